@@ -27,12 +27,6 @@ import (
 // A peering user may do in one tenant namespace what Peer does there, and nothing elsewhere. Its kubeconfig serves the
 // operator of the other cluster in place of an administrator's.
 
-// Roles of a peering user. The chart makes both.
-const (
-	peeringUserTenantRole = "liqo-peering-user-tenant-ns" // a ClusterRole, for the tenant namespace
-	peeringUserLiqoRole   = "liqo-peering-user-liqo-ns"   // a Role of the Liqo namespace
-)
-
 // maxLabel is the length of a label's value.
 const maxLabel = 63
 
@@ -236,8 +230,8 @@ func (u *peeringUser) bound() *step {
 		}
 	}
 	wanted := []client.Object{
-		bind(u.namespace, "ClusterRole", peeringUserTenantRole),
-		bind(u.LiqoNamespace, "Role", peeringUserLiqoRole),
+		bind(u.namespace, "ClusterRole", authv1beta1.PeeringUserTenantRole),
+		bind(u.LiqoNamespace, "Role", authv1beta1.PeeringUserLiqoRole),
 	}
 	s := &step{in: u.Cluster, waiting: "Granting the rights", done: "Peering user " + u.subject.CommonName + " created"}
 	s.try = func(ctx context.Context) (missing string, err error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/release"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
@@ -127,12 +128,14 @@ metadata: {name: liqo-signed-nonce, namespace: liqo-tenant-milan}
 				t.Fatal(err)
 			}
 		}
+		keptByUsers(t, s)
 		p, err := s.prepareUninstall(t, release.UninstallOptions{Force: true, Purge: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := []string{
 			"In cluster rome (" + s.access.Where() + "):", "  the installation in namespace liqo, and the node agents in liqo-fabric", "  links, routes and rules on 2 nodes",
+			"  rights of a peering user: RoleBinding liqo/liqo-peer-user-naples-1", "  rights of a peering user: RoleBinding liqo-tenant-naples/liqo-peer-user-naples-1",
 		}
 		if !slices.ContainsFunc(p.ToRemove, func(l string) bool { return strings.HasSuffix(l, " of kind Network") }) {
 			t.Errorf("the user is not told of the Networks: %q", p.ToRemove)
@@ -142,8 +145,23 @@ metadata: {name: liqo-signed-nonce, namespace: liqo-tenant-milan}
 				t.Errorf("the user is not told %q: %q", line, p.ToRemove)
 			}
 		}
-		if removed := s.uninstall(t, release.UninstallOptions{Force: true, Purge: true}); len(removed.Left) > 0 {
-			t.Errorf("left: %v", removed.Left)
+		removed := s.uninstall(t, release.UninstallOptions{Force: true, Purge: true})
+		if diff := cmp.Diff([]string{"namespace liqo-tenant-naples: it contains RoleBinding of-somebody, Secret cp-naples, Secret my-own"}, removed.Left); diff != "" {
+			t.Errorf("left (-want +got)\n%s", diff)
+		}
+		after := s.objects(t)
+		var kept []string
+		for o := range after {
+			if kind, name, _ := strings.Cut(o, " liqo-tenant-naples/"); (kind == "Secret" || kind == "RoleBinding" || kind == "Role") && name != "" {
+				kept = append(kept, name)
+			}
+		}
+		slices.Sort(kept)
+		if diff := cmp.Diff([]string{"cp-naples", "my-own", "of-somebody"}, kept); diff != "" {
+			t.Errorf("Secrets, Roles and RoleBindings in the namespace that stays (-want +got)\n%s", diff)
+		}
+		if _, err := s.Kubectl("delete", "namespace", "liqo-tenant-naples"); err != nil { // it waits
+			t.Fatal(err)
 		}
 		if _, err := s.Kubectl("-n", "default", "delete", "secret", "stranger"); err != nil {
 			t.Errorf("somebody's Secret is gone: %v", err)
@@ -154,6 +172,82 @@ metadata: {name: liqo-signed-nonce, namespace: liqo-tenant-milan}
 			t.Errorf("there is something to uninstall: %v", err)
 		}
 	})
+}
+
+// keptByUsers makes a tenant namespace in which users have something, beside what liqoctl and the controllers make.
+func keptByUsers(t *testing.T, s *site) {
+	s.Apply(`
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: liqo-tenant-naples
+  labels: {app.kubernetes.io/managed-by: liqoctl, liqo.io/tenant-namespace: "true", liqo.io/remote-cluster-id: naples}
+---
+apiVersion: authentication.liqo.io/v1beta1
+kind: Identity
+metadata: {name: naples, namespace: liqo-tenant-naples, labels: {liqo.io/remote-cluster-id: naples}}
+spec: {clusterID: naples, type: ControlPlane}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: liqo-nonce, namespace: liqo-tenant-naples}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: liqo-signed-nonce, namespace: liqo-tenant-naples}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: liqo-copies, namespace: liqo-tenant-naples, labels: {liqo.io/managed: "true"}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: my-own, namespace: liqo-tenant-naples}
+---
+apiVersion: v1
+kind: Secret # of 'liqoctl create identity'
+metadata: {name: cp-naples, namespace: liqo-tenant-naples, labels: {liqo.io/remote-cluster-id: naples, liqo.io/identity-type: ControlPlane}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: liqo-peer-user-naples-1, namespace: liqo-tenant-naples, labels: {liqo.io/remote-cluster-id: naples, liqo.io/peering-user-name: liqo-peer-user-naples-1}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: liqo-peering-user-tenant-ns}
+subjects: [{kind: User, name: liqo-peer-user-naples-1, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: liqo-peer-user-naples-1, namespace: liqo, labels: {liqo.io/remote-cluster-id: naples, liqo.io/peering-user-name: liqo-peer-user-naples-1}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: liqo-peering-user-liqo-ns}
+subjects: [{kind: User, name: liqo-peer-user-naples-1, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: liqo-peer-user-naples-1-keys, namespace: liqo-tenant-naples, labels: {liqo.io/remote-cluster-id: naples, liqo.io/peering-user-name: liqo-peer-user-naples-1}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: liqo-peer-user-naples-1} # of an older version
+subjects: [{kind: User, name: liqo-peer-user-naples-1, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: liqo-peer-user-naples-1, namespace: liqo-tenant-naples, labels: {liqo.io/remote-cluster-id: naples, liqo.io/peering-user-name: liqo-peer-user-naples-1}}
+rules: []
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: of-somebody, namespace: liqo-tenant-naples, labels: {liqo.io/peering-user-name: somebody}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: User, name: somebody, apiGroup: rbac.authorization.k8s.io}]
+`)
+	for _, name := range []string{"nonce", "signed-nonce"} { // as above
+		if _, err := s.Kubectl("-n", "liqo-tenant-naples", "label", "secret", "liqo-"+name, "liqo.io/"+name+"=true"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var i authv1beta1.Identity
+	s.Read(t, "liqo-tenant-naples", "naples", &i)
+	s.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: i.Namespace, Name: "kubeconfig-naples", Labels: map[string]string{networkingv1beta1.LabelManaged: "true"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&i, authv1beta1.GroupVersion.WithKind("Identity"))},
+	}})
 }
 
 func testInstall(t *testing.T, s *site) {
@@ -402,6 +496,25 @@ func testStuck(t *testing.T, s *site) {
 func testPeerings(t *testing.T, s *site) {
 	labels := map[string]string{networkingv1beta1.LabelRemoteClusterID: "milan", networkingv1beta1.LabelTenantNamespace: "true"}
 	s.Namespace(t, "liqo-tenant-milan", labels)
+	var beyond []string // the network
+	for _, o := range []string{
+		"{apiVersion: authentication.liqo.io/v1beta1, kind: Tenant, metadata: %s, spec: {clusterID: milan, authzPolicy: TolerateNoHandshake}}",
+		"{apiVersion: authentication.liqo.io/v1beta1, kind: Identity, metadata: %s, spec: {clusterID: milan, type: ControlPlane}}",
+		"{apiVersion: offloading.liqo.io/v1beta1, kind: VirtualNode, metadata: %s, spec: {clusterID: milan, createNode: true, kubeconfigSecretRef: {name: none}}}",
+	} {
+		o = fmt.Sprintf(o, "{name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/remote-cluster-id: milan}}")
+		s.Apply(o)
+		if _, err := s.prepareUninstall(t, release.UninstallOptions{Purge: true}); err == nil || !strings.Contains(err.Error(), "Remove them with 'liqoctl unpeer', which") {
+			t.Errorf("with %s: %v", o, err)
+		}
+		if _, err := s.KubectlInput(o, "delete", "-f", "-"); err != nil {
+			t.Fatal(err)
+		}
+		beyond = append(beyond, o)
+	}
+	beyond = append(beyond, `{apiVersion: authentication.liqo.io/v1beta1, kind: ResourceSlice,
+metadata: {name: milan, namespace: liqo-tenant-milan, labels: {liqo.io/replication: "true", liqo.io/remoteID: milan, liqo.io/remote-cluster-id: milan}},
+spec: {class: default, providerClusterID: milan, consumerClusterID: rome}}`)
 	s.Apply(`
 apiVersion: networking.liqo.io/v1beta1
 kind: Configuration
@@ -420,15 +533,25 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 		}
 		return nil
 	})
+	s.Apply(strings.Join(beyond, "\n---\n"))
 	_, err := s.prepareUninstall(t, release.UninstallOptions{})
-	for _, want := range []string{"Configuration liqo-tenant-milan/milan\n  GatewayServer liqo-tenant-milan/milan", "liqoctl network reset", "--force"} {
+	for _, want := range []string{
+		`Configuration liqo-tenant-milan/milan
+  GatewayServer liqo-tenant-milan/milan
+  Identity liqo-tenant-milan/milan
+  Tenant liqo-tenant-milan/milan
+  VirtualNode liqo-tenant-milan/milan
+`, "'liqoctl unpeer', or where only the networks are connected with 'liqoctl network reset'", "--force",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	removed := s.uninstall(t, release.UninstallOptions{Force: true})
-	if !slices.Contains(removed.Objects, "Configuration liqo-tenant-milan/milan") {
-		t.Errorf("removed %v", removed.Objects)
+	for _, kind := range []string{"Configuration", "ResourceSlice", "VirtualNode", "Identity", "Tenant"} {
+		if !slices.Contains(removed.Objects, kind+" liqo-tenant-milan/milan") {
+			t.Errorf("the %s is not among what was removed: %v", kind, removed.Objects)
+		}
 	}
 	if want := "namespace liqo-tenant-milan: liqoctl did not create it"; !slices.Contains(removed.Left, want) {
 		t.Errorf("left %v, want %s", removed.Left, want)
@@ -457,6 +580,10 @@ apiVersion: multicluster.x-k8s.io/v1beta1
 kind: ServiceImport
 metadata: {name: of-another-implementation, namespace: default}
 spec: {type: ClusterSetIP, ports: [{port: 80}]}
+---
+apiVersion: multicluster.x-k8s.io/v1beta1
+kind: ServiceExport
+metadata: {name: web, namespace: default}
 `)
 	s.Apply(`
 apiVersion: ipam.liqo.io/v1alpha1
@@ -480,6 +607,8 @@ spec: {ip: 192.0.2.7}
 	want := []string{
 		"namespace liqo: it contains IP printer",
 		fmt.Sprint(len(crds), " CRDs of networking.liqo.io, ipam.liqo.io, authentication.liqo.io, offloading.liqo.io, core.liqo.io, and the objects that users created of their kinds: remove them with --purge"),
+		"CRDs serviceexports.multicluster.x-k8s.io and serviceimports.multicluster.x-k8s.io, and ServiceExport default/web, ServiceImport default/of-another-implementation, " +
+			"because other software may use them: if none does, 'kubectl delete crd serviceexports.multicluster.x-k8s.io serviceimports.multicluster.x-k8s.io' deletes them and all objects of their kinds",
 	}
 	if diff := cmp.Diff(want, removed.Left); diff != "" {
 		t.Errorf("left (-want +got)\n%s", diff)
@@ -497,8 +626,8 @@ spec: {ip: 192.0.2.7}
 			t.Errorf("%s is not among what was removed: %v", want, removed.Objects)
 		}
 	}
-	if _, err := s.Kubectl("-n", "default", "delete", "serviceimport", "of-another-implementation"); err != nil {
-		t.Errorf("a ServiceImport of somebody else is gone: %v", err)
+	if _, err := s.Kubectl("-n", "default", "delete", "serviceimport/of-another-implementation", "serviceexport/web"); err != nil {
+		t.Errorf("a ServiceImport of somebody else, or a ServiceExport, is gone: %v", err)
 	}
 	if _, err := s.Kubectl("delete", "crd", "serviceimports.multicluster.x-k8s.io", "serviceexports.multicluster.x-k8s.io"); err != nil {
 		t.Error(err)

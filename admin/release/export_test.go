@@ -45,5 +45,8 @@ func ServiceRange(ctx context.Context, c *access.Cluster) ([]netip.Prefix, error
 	return serviceRange(g.facts), err
 }
 
+// Unpeer names the commands that remove peerings with these objects.
+func Unpeer(peerings ...string) string { return (&Removal{Peerings: peerings}).unpeer() }
+
 // GiveUpAfter bounds the waits that begin from now on.
 func (a *Adoption) GiveUpAfter(d time.Duration) { a.timeout = d }

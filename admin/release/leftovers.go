@@ -10,12 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -25,6 +27,8 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
+	"github.com/sluice-net/sluice/controlplane/objectname"
+	"github.com/sluice-net/sluice/deploy"
 )
 
 // items are the objects of a list, with their kinds.
@@ -84,7 +88,12 @@ func (r *Removal) removeManaged(ctx context.Context) error {
 		}
 		objects = append(objects, list...)
 	}
-	keys, err := r.listKind(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, client.MatchingLabels{networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue})
+	users, err := r.peeringUsers(ctx)
+	if err != nil {
+		return err
+	}
+	objects = append(objects, users...)
+	keys, err := r.listKind(ctx, secretKind, client.MatchingLabels{networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue})
 	if err != nil {
 		return err
 	}
@@ -106,6 +115,77 @@ func (r *Removal) removeManaged(ctx context.Context) error {
 		}
 	}
 	return r.delete(ctx, objects)
+}
+
+// peeringUsers are the RoleBindings of 'liqoctl generate peering-user', and the Roles that it made for each user before the
+// status of a gateway had its public key. A binding of another role is somebody else's, whatever its label says.
+func (r *Removal) peeringUsers(ctx context.Context) (found []client.Object, err error) {
+	for _, list := range []client.ObjectList{new(rbacv1.RoleBindingList), new(rbacv1.RoleList)} {
+		labelled, err := r.list(ctx, list, client.HasLabels{authv1beta1.LabelPeeringUser})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range labelled {
+			if r.ofPeeringUser(o) {
+				found = append(found, o)
+			}
+		}
+	}
+	return found, nil
+}
+
+func (r *Removal) ofPeeringUser(o client.Object) bool {
+	own := objectname.Shorten(o.GetName(), validation.LabelValueMaxLength) // the name of the user's Role
+	if b, ok := o.(*rbacv1.RoleBinding); ok {
+		switch b.RoleRef {
+		case rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authv1beta1.PeeringUserTenantRole}:
+			return true
+		case rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: authv1beta1.PeeringUserLiqoRole}:
+			return o.GetNamespace() == r.cluster.LiqoNamespace
+		}
+		if b.RoleRef.Kind != "Role" {
+			return false
+		}
+		own = objectname.Shorten(b.RoleRef.Name, validation.LabelValueMaxLength)
+	}
+	return o.GetLabels()[authv1beta1.LabelPeeringUser] == own
+}
+
+var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
+
+// removeCredentials removes the Secrets of handshakes and identities, which serve nobody without the kinds. It does not
+// rely on the garbage collector, which may not find the kind of their owners any more.
+func (r *Removal) removeCredentials(ctx context.Context) error {
+	var objects []client.Object
+	for _, label := range []string{networkingv1beta1.LabelManaged, authv1beta1.LabelNonce, authv1beta1.LabelSignedNonce} {
+		list, err := r.listKind(ctx, secretKind, client.MatchingLabels{label: networkingv1beta1.LabelTrue})
+		if err != nil {
+			return err
+		}
+		for _, o := range list {
+			if credentialsBy(o) == label {
+				objects = append(objects, o)
+			}
+		}
+	}
+	return r.delete(ctx, objects)
+}
+
+// credentialsBy is the label by which a Secret is one of ours for authentication; empty: it is none. That of 'liqoctl
+// create identity' is the user's.
+func credentialsBy(secret client.Object) string {
+	switch secret.GetName() {
+	case authv1beta1.NonceSecret:
+		return authv1beta1.LabelNonce
+	case authv1beta1.SignedNonceSecret:
+		return authv1beta1.LabelSignedNonce
+	case authv1beta1.CopiesSecret, authv1beta1.KeysSecret:
+		return networkingv1beta1.LabelManaged
+	}
+	if owner := metav1.GetControllerOf(secret); owner != nil && strings.HasPrefix(owner.APIVersion, authv1beta1.GroupVersion.Group+"/") {
+		return networkingv1beta1.LabelManaged
+	}
+	return ""
 }
 
 func single(apiVersion, kind, namespace, name string) client.Object {
@@ -200,6 +280,55 @@ func (r *Removal) leaveKinds(ctx context.Context) error {
 	return err
 }
 
+// leaveMultiCluster says that the kinds of the Multi-Cluster Services API stay, which are of no project.
+func (r *Removal) leaveMultiCluster(ctx context.Context) error {
+	us, err := read(deploy.MultiCluster())
+	if err != nil {
+		return err
+	}
+	var crds, objects []string
+	for _, u := range us {
+		var d apiextensionsv1.CustomResourceDefinition
+		switch err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(u), &d); {
+		case absent(err):
+			continue
+		case err != nil:
+			return r.cluster.Explain("read CRD "+u.GetName(), err)
+		}
+		created := slices.ContainsFunc(d.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == string(fieldOwner) })
+		if !created && at(r.values, "services.enabled") != true {
+			continue // they never had to do with us
+		}
+		crds = append(crds, d.Name)
+		list, err := r.listKind(ctx, mcsv1beta1.SchemeGroupVersion.WithKind(d.Spec.Names.Kind))
+		if err != nil {
+			return err
+		}
+		for _, o := range list {
+			objects = append(objects, describe(o))
+		}
+	}
+	if len(crds) == 0 {
+		return nil
+	}
+	with := ""
+	if len(objects) > 0 {
+		with = ", and " + few(objects)
+	}
+	r.left("CRDs %s%s, because other software may use them: if none does, 'kubectl delete crd %s' deletes them and all objects of their kinds",
+		strings.Join(crds, " and "), with, strings.Join(crds, " "))
+	return nil
+}
+
+// few names the first of them.
+func few(names []string) string {
+	const some = 3
+	if n := len(names) - some; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:some], ", "), n)
+	}
+	return strings.Join(names, ", ")
+}
+
 // leaveExposed names the Services of 'liqoctl expose service', which lead to other clusters.
 func (r *Removal) leaveExposed(ctx context.Context) error {
 	slice := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
@@ -265,12 +394,7 @@ func (r *Removal) empty(ctx context.Context, namespace string) (bool, error) {
 	if err != nil || len(others) == 0 {
 		return err == nil, err
 	}
-	const some = 3
-	more := ""
-	if n := len(others) - some; n > 0 {
-		more = fmt.Sprintf(" and %d more", n)
-	}
-	r.left("namespace %s: it contains %s%s", namespace, strings.Join(others[:min(some, len(others))], ", "), more)
+	r.left("namespace %s: it contains %s", namespace, few(others))
 	return false, nil
 }
 

@@ -14,12 +14,14 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 // UninstallOptions say what goes and what stays.
 type UninstallOptions struct {
-	// Purge removes the CRDs, too, and with them all objects of their kinds.
+	// Purge removes the CRDs, too, and with them all objects of their kinds, and credentials.
 	Purge bool
 	// Force continues although there are peerings: they are removed on this side only.
 	Force bool
@@ -41,7 +43,7 @@ type Removed struct {
 type Removal struct {
 	// Nothing says that there is nothing to remove.
 	Nothing bool
-	// Peerings are those that are there, as "Configuration liqo-tenant-milan/milan".
+	// Peerings are the objects of those that are there, as "Configuration liqo-tenant-milan/milan".
 	Peerings []string
 	// ToRemove tells people what would be removed, in lines. The first names the cluster.
 	ToRemove []string
@@ -89,8 +91,8 @@ func PrepareUninstall(ctx context.Context, c *access.Cluster, chart *Chart, o Un
 		return nil, err
 	}
 	if len(r.Peerings) > 0 && !o.Force {
-		return nil, c.Errorf("nothing was changed: this cluster has peerings, whose gateways are still running:\n  %s\nRemove them with 'liqoctl network reset', which also cleans up the other cluster; --force removes only this side of them",
-			strings.Join(r.Peerings, "\n  "))
+		return nil, c.Errorf("nothing was changed: this cluster has peerings:\n  %s\nRemove them with %s, which also cleans up the other cluster; --force removes only this side of them",
+			strings.Join(r.Peerings, "\n  "), r.unpeer())
 	}
 	if r.Nothing, err = r.nothing(ctx, last != nil); err != nil || r.Nothing {
 		return r, err
@@ -110,6 +112,13 @@ func (r *Removal) toRemove(ctx context.Context) ([]string, error) {
 	}
 	for _, p := range r.Peerings {
 		lines = append(lines, "  peering: "+p)
+	}
+	users, err := r.peeringUsers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range users {
+		lines = append(lines, "  rights of a peering user: "+describe(u))
 	}
 	if !r.options.Purge {
 		return lines, nil
@@ -146,14 +155,20 @@ func (r *Removal) nothing(ctx context.Context, released bool) (bool, error) {
 			return false, r.cluster.Explain("read namespace "+name, err)
 		}
 	}
+	users, err := r.peeringUsers(ctx)
+	if err != nil || len(users) > 0 {
+		return false, err
+	}
 	objects, err := r.chartObjects(ctx)
 	return len(objects) == 0, err
 }
 
-// peerings are the Configurations and gateways of all namespaces.
+// peerings are their objects in all namespaces: those of networks, and of clusters that use each other. The cluster may
+// lack some of the kinds.
 func (r *Removal) peerings(ctx context.Context) (found []string, err error) {
 	for _, list := range []client.ObjectList{
 		&networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{},
+		&authv1beta1.TenantList{}, &authv1beta1.IdentityList{}, &offloadingv1beta1.VirtualNodeList{},
 	} {
 		objects, err := r.list(ctx, list)
 		if err != nil {
@@ -165,6 +180,27 @@ func (r *Removal) peerings(ctx context.Context) (found []string, err error) {
 	}
 	slices.Sort(found)
 	return found, nil
+}
+
+// unpeer is how the peerings are removed in both clusters.
+func (r *Removal) unpeer() string {
+	const network = "'liqoctl network reset'"
+	var more, networks bool
+	for _, p := range r.Peerings {
+		switch kind, _, _ := strings.Cut(p, " "); kind {
+		case "Tenant", "Identity", "VirtualNode":
+			more = true
+		default:
+			networks = true
+		}
+	}
+	switch {
+	case !more:
+		return network
+	case !networks:
+		return "'liqoctl unpeer'"
+	}
+	return "'liqoctl unpeer', or where only the networks are connected with " + network
 }
 
 func (r *Removal) fabricNamespace() string { return r.cluster.LiqoNamespace + fabricSuffix }
@@ -184,10 +220,12 @@ func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) 
 		{true, r.removeRelease},
 		{true, r.removeManaged},
 		{r.options.Purge, r.removeObjects},
+		{r.options.Purge, r.removeCredentials},
 		{true, r.removeNamespaces},
 		{r.options.Purge, r.removeKinds},
 		{!r.options.Purge, r.leaveKinds},
 		{true, r.leaveExposed},
+		{true, r.leaveMultiCluster},
 	} {
 		if !step.wanted {
 			continue
@@ -224,11 +262,12 @@ func (r *Removal) removed(objects ...client.Object) {
 }
 
 // removePeerings deletes this side of the peerings while the controller is there
-// to take the gateways down.
+// to take the gateways down. ResourceSlices come before what the controller makes for them.
 func (r *Removal) removePeerings(ctx context.Context) error {
 	var all []client.Object
 	for _, list := range []client.ObjectList{
 		&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.PublicKeyList{},
+		&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}, &authv1beta1.TenantList{},
 	} {
 		objects, err := r.list(ctx, list)
 		if err != nil {

@@ -18,14 +18,17 @@ func uninstallCommand(a *app) *cobra.Command {
 then the programs, then the objects of the controllers, and the namespaces that contain nothing else. The command prints
 what it removes, and at the end what it leaves on purpose.
 
-The CRDs, and users' objects of these kinds, stay. With --purge nothing is left.
+Peering users lose their rights. The CRDs of Sluice, and users' objects of these kinds, stay; --purge removes them,
+and the credentials that the controllers created. Always left are the CRDs and ServiceExports of the Multi-Cluster
+Services API (multicluster.x-k8s.io), as other software may use them, and namespaces that contain other objects.
 
-A cluster with peerings is not touched. Remove them first, in both clusters, with 'liqoctl network reset'.`,
+A cluster with peerings is not touched: networks, identities, tenants and virtual nodes. Remove them first, in both
+clusters, with 'liqoctl unpeer', or where only the networks are connected with 'liqoctl network reset'.`,
 		Example: `  liqoctl uninstall --purge`,
 		Args:    cobra.NoArgs,
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.Purge, "purge", false, "also remove the CRDs, with all objects of their kinds")
+	fs.BoolVar(&o.Purge, "purge", false, "also remove the CRDs of Sluice, with all objects of their kinds")
 	fs.BoolVar(&o.Force, "force", false, "also remove this cluster's side of existing peerings")
 	fs.BoolVar(&o.SkipNodes, "skip-node-cleanup", false, "leave on the nodes what the agents created")
 	fs.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "`TIME` to wait for each step before giving up")

@@ -77,4 +77,8 @@ const (
 	KubeconfigKey = "kubeconfig"
 	// RemoteControlPlaneRole is the ClusterRole of a consumer in its tenant namespace.
 	RemoteControlPlaneRole = "liqo-remote-controlplane"
+	// PeeringUserTenantRole is the ClusterRole of a peering user in the tenant namespace.
+	PeeringUserTenantRole = "liqo-peering-user-tenant-ns"
+	// PeeringUserLiqoRole is the Role of a peering user in the Liqo namespace.
+	PeeringUserLiqoRole = "liqo-peering-user-liqo-ns"
 )
