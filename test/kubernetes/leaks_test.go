@@ -77,10 +77,10 @@ func takeInventory(t *testing.T, w *world) (i inventory) {
 	return i
 }
 
-// traceOfPeer tells whether a thing goes some time after a peer: its ForeignCluster, and the chain of its gateway's Service,
-// which kube-proxy takes away in its own time.
+// traceOfPeer tells whether a thing goes some time after a peer: its ForeignCluster, and the chains and elements of its
+// gateway's Service, which kube-proxy takes away in its own time: without endpoints first, then altogether.
 func traceOfPeer(thing string) bool {
-	return strings.Contains(thing, ": foreignclusters /") || strings.Contains(thing, ": nft chain service-") && strings.Contains(thing, "/gw-")
+	return strings.Contains(thing, ": foreignclusters /") || strings.Contains(thing, ": nft ") && strings.Contains(thing, "/gw-")
 }
 
 func (w *world) inventory(ctx context.Context) (inventory, error) {
