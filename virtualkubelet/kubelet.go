@@ -26,6 +26,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/objects/manifests"
 	"github.com/sluice-net/sluice/objects/mirror"
 	"github.com/sluice-net/sluice/reflection"
@@ -78,6 +79,7 @@ type Kubelet struct {
 	peering reflection.Peering
 	home    *home
 	queue   workqueue.TypedRateLimitingInterface[key]
+	made    sync.Map // key of each pod whose ShadowPod was made or seen
 	events  budget
 	started time.Time
 
@@ -138,12 +140,22 @@ func New(c *rest.Config, o Options) (*Kubelet, error) {
 	mirror.Add(h.mirror, mirror.Watched{Client: networking, Resource: "configurations", Namespace: o.TenantNamespace, Labels: ofPeer}, h.configurations)
 	mirror.Add(h.mirror, mirror.Watched{Client: networking, Resource: "connections", Namespace: o.TenantNamespace, Labels: ofPeer}, h.connections)
 	mirror.Add(h.mirror, mirror.Watched{Client: clients.For(ipamv1alpha1.GroupVersion), Resource: "ips", Namespace: o.LiqoNamespace, Fields: "metadata.name=" + ipamv1alpha1.IPTypeAPIServer}, h.ips)
-	return &Kubelet{
+	k := &Kubelet{
 		started: time.Now().Truncate(time.Second), // as Events have it
 		options: o, log: o.Logger, home: h, nodes: map[string]*node{},
 		peering: reflection.Peering{Consumer: o.ClusterID, Provider: o.PeerID},
-		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](250*time.Millisecond, 30*time.Second)),
-	}, nil
+	}
+	k.queue = fairqueue.By(k.line)("", workqueue.NewTypedItemExponentialFailureRateLimiter[key](250*time.Millisecond, 30*time.Second))
+	return k, nil
+}
+
+// line is the one in which an object waits for its turn. Each kind has one, and pods have two: what becomes of those that are
+// at the provider does not wait behind thousands that are to be made.
+func (k *Kubelet) line(at key) string {
+	if _, made := k.made.Load(at); made {
+		return "made"
+	}
+	return at.kind
 }
 
 // groups are what is read and written on both sides.
@@ -248,6 +260,12 @@ func (k *Kubelet) forget(name string) {
 	k.mu.Lock()
 	delete(k.nodes, name)
 	k.mu.Unlock()
+	k.made.Range(func(at, _ any) bool {
+		if at, is := at.(key); is && at.node == name {
+			k.made.Delete(at)
+		}
+		return true
+	})
 	k.home.mirror.Changed()
 }
 

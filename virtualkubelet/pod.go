@@ -60,6 +60,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 	shadows := s.resource(s.offloading, "shadowpods")
 	switch {
 	case here == nil && shadow == nil:
+		k.made.Delete(at)
 		return k.dropTokens(ctx, at, s, sp)
 	case here == nil, shadow != nil && reflection.IsOfAnother(here, shadow):
 		if shadow.DeletionTimestamp != nil {
@@ -97,6 +98,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		}
 		return err
 	}
+	k.made.Store(at, nil)
 	if e := here.Spec.EphemeralContainers; len(e) > 0 {
 		k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, ReasonFailedReflection, fmt.Sprintf("ephemeral container %s does not run: the pod goes on in the other cluster without it", e[len(e)-1].Name))
 	}

@@ -16,7 +16,7 @@ func request(namespace string, i int) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
-func newQueue(t *testing.T) fairqueue.Queue {
+func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 	q := fairqueue.ByNamespace("", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	t.Cleanup(q.ShutDown)
 	return q

@@ -63,7 +63,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 				}
 				return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(s)}}
 			}))).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(r)
 }
 

@@ -42,12 +42,12 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster) error {
 		ctrl.NewControllerManagedBy(mgr).Named("renewal-consumer").
 			For(&authv1beta1.Identity{}).
 			Owns(&authv1beta1.Renew{}).
-			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			Complete(apply.RequeueOnConflict(c)),
 		ctrl.NewControllerManagedBy(mgr).Named("renewal-provider").
 			For(&authv1beta1.Renew{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 			Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
-			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			Complete(apply.RequeueOnConflict(p)),
 	)
 }

@@ -111,7 +111,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 				// One that is no identity any more must end its session, and makes way for another.
 				return append(r.identitiesFor(ctx, s.Labels[networkingv1beta1.LabelRemoteClusterID]), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 			}))).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(r)
 }
 

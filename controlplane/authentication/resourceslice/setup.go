@@ -39,7 +39,7 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 		// Whether its Tenant is ready, cordoned or drained.
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
 		// A certificate takes ten requests, one after the other.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.ByNamespace})
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.ByNamespace[ctrl.Request]})
 	// What every slice tells of: names, and by annotations which is the default.
 	offered := func(o client.Object) {
 		copies.Watches(o, handler.EnqueueRequestsFromMapFunc(p.ofAll), builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
@@ -55,7 +55,7 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-consumer").
 			For(&authv1beta1.ResourceSlice{}, side(func(s *authv1beta1.ResourceSlice) bool { return !isCopy(s) })).
 			Owns(&authv1beta1.Identity{}).
-			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			Complete(apply.RequeueOnConflict(c)),
 	)
 }

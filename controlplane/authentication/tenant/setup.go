@@ -45,7 +45,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, cluster identify.C
 				}
 				return r.requests(ctx, client.InNamespace(s.Namespace))
 			}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 2, NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 2, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(r)
 }
 

@@ -70,7 +70,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return nil
 		})).
 		// One decision after the other.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -47,7 +47,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Watches(new(ipamv1alpha1.Network), handler.EnqueueRequestsFromMapFunc(r.withoutLocal), installed).
 		// Of two for the same remote cluster one waits until the other goes.
 		Watches(new(networkingv1beta1.Configuration), handler.EnqueueRequestsFromMapFunc(r.others), described).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

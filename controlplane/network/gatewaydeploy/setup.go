@@ -101,7 +101,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 	// ServiceMonitors are not watched: most clusters do not know the kind.
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(r.kind.name)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		For(r.kind.new()).
 		// What was edited or deleted comes back. Deployment and Service also tell how they fare.
 		Owns(new(appsv1.Deployment)).

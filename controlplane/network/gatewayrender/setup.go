@@ -68,7 +68,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Watches(r.kind.newTemplate(), templates, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Kinds of templates come and go.
 		Watches(new(apiextensionsv1.CustomResourceDefinition), handler.EnqueueRequestsFromMapFunc(r.byTemplateKind)).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Build(apply.RequeueOnConflict(r))
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func SetupWithManager(mgr ctrl.Manager, enforcement offloadingv1beta1.LimitsEnfo
 	return ctrl.NewControllerManagedBy(mgr).Named("quota").
 		For(&authv1beta1.ResourceSlice{}).
 		Owns(&offloadingv1beta1.Quota{}).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(&reconciler{Client: mgr.GetClient(), enforcement: enforcement}))
 }
 

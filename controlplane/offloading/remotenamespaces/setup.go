@@ -60,7 +60,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error
 				return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 			}))).
 		// One at a time: they share a number.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -39,7 +39,7 @@ const (
 
 // SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers, whom queues serve
 // in turn; the installation lives in liqoNamespace.
-func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue.New, liqoNamespace string) error {
+func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue.New[ctrl.Request], liqoNamespace string) error {
 	slices, err := sliceCache(mgr)
 	if err != nil {
 		return err

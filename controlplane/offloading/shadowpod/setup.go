@@ -31,7 +31,7 @@ const Workers = 32
 
 // SetupWithManager adds the reconciler to mgr. namespaces sees the namespaces that were made for consumers, whom queues serve
 // in turn.
-func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue.New) error {
+func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue.New[ctrl.Request]) error {
 	pods, err := podCache(mgr)
 	if err != nil {
 		return err
