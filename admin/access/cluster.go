@@ -100,6 +100,15 @@ func (c *Cluster) ID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
+// OwnNamespace is where a user looks who may not look everywhere: the namespace of the kubeconfig's context, as that of a
+// peering user has it. Empty: there is none, or the user named one.
+func (c *Cluster) OwnNamespace() string {
+	if c.NamespaceGiven || c.Namespace == corev1.NamespaceDefault {
+		return ""
+	}
+	return c.Namespace
+}
+
 // UID identifies the cluster whatever it is called and through whatever address
 // it is reached: the UID of the namespace kube-system.
 func (c *Cluster) UID(ctx context.Context) (types.UID, error) {

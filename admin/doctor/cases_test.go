@@ -90,6 +90,9 @@ var cases = []testCase{
 	}, remote, Failed},
 
 	{"lists are refused", "permissions", func(w *world) { w.milan.needed = told(remote, "the user lacks rights: list configurations") }, remote, Failed},
+	{"one namespace is seen", "permissions", func(w *world) {
+		w.milan.Within, w.milan.needed = "liqo-tenant-rome", told(remote, "the user lacks rights: list configurations")
+	}, remote, Warning},
 	{"exec is refused", "permissions", func(w *world) { w.rome.wanted = told(local, "the user lacks rights: create pods/exec") }, local, Warning},
 
 	{"old", "kubernetes", func(w *world) { w.milan.Installation.KubernetesVersion = "v1.29.4+k3s1" }, remote, Failed},

@@ -43,6 +43,10 @@ func apiAccess(c *cluster) []Finding {
 }
 
 func permissions(c *cluster) []Finding {
+	if c.Within != "" {
+		return []Finding{warn("the user of %s sees only namespace %s", c.origin, c.Within).
+			because("what is elsewhere in this cluster is not judged").fix("to see all of it, have its administrators run 'liqoctl network doctor' there")}
+	}
 	if c.needed != nil {
 		return []Finding{fail("%s", plain(c.needed)).because("what cannot be read cannot be judged: the checks that need it are skipped")}
 	}

@@ -273,7 +273,7 @@ func clusterOf(i int, r *reading) Cluster {
 		return c
 	}
 	c.ID, c.Version, c.Kubernetes, c.ReadAt = s.Installation.ClusterID, s.Installation.Version, s.Installation.KubernetesVersion, s.ReadAt
-	c.Gaps = listed(survey.GapLines(s.Gaps, r.origin))
+	c.Gaps = listed(s.Missing(r.origin))
 	c.CIDRs = make(map[string][]string)
 	for what, networks := range map[string][]survey.Network{
 		"pods": s.Networks.Pod, "services": s.Networks.Service, "external": s.Networks.External, "internal": s.Networks.Internal,

@@ -181,11 +181,10 @@ func (e *end) named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: e.namespace, Name: name}
 }
 
-// readPeering reads what the cluster holds of the peering. A user who may not look everywhere looks in the namespace of the
-// kubeconfig, which is that of a peering user.
+// readPeering reads what the cluster holds of the peering. A user who may not look everywhere looks in their own namespace.
 func (e *end) readPeering(ctx context.Context) error {
 	err := e.readFound(ctx)
-	if !apierrors.IsForbidden(err) || e.NamespaceGiven || e.Namespace == "" || e.Namespace == corev1.NamespaceDefault {
+	if !apierrors.IsForbidden(err) || e.OwnNamespace() == "" {
 		return err
 	}
 	everywhere, there := e.Cluster, *e.Cluster

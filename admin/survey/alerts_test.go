@@ -281,7 +281,7 @@ func TestPodReasonIsShown(t *testing.T) {
 	}
 }
 
-func TestGapLines(t *testing.T) {
+func TestMissing(t *testing.T) {
 	gaps := []Gap{
 		{What: "Secrets", Err: forbidden}, {What: "Nodes", Err: forbidden}, {What: "Secrets", Err: forbidden},
 		{What: "Configuration a/b", Err: errors.New("(local) read Configuration a/b: it is not what this version understands")},
@@ -290,14 +290,15 @@ func TestGapLines(t *testing.T) {
 		gaps = append(gaps, Gap{What: "x", Err: fmt.Errorf("reason %d", i)})
 	}
 	want := []string{
+		"only namespace shop is shown: the user of kubeconfig a may not look everywhere",
 		"left out, as the user of kubeconfig a may not read it: Nodes, Secrets",
 		"(local) read Configuration a/b: it is not what this version understands",
 		"reason 0", "reason 1", "reason 2", "reason 3", "and 3 more that cannot be read",
 	}
-	if diff := cmp.Diff(want, GapLines(gaps, "kubeconfig a")); diff != "" {
+	if diff := cmp.Diff(want, (&Cluster{Gaps: gaps, Within: "shop"}).Missing("kubeconfig a")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if lines := GapLines(nil, ""); lines != nil {
+	if lines := new(Cluster).Missing(""); lines != nil {
 		t.Errorf("no gaps: %q", lines)
 	}
 }

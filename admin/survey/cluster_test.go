@@ -153,7 +153,7 @@ func TestReadCluster(t *testing.T) {
 			return nil
 		})
 		if len(s.Gaps) > 0 {
-			t.Errorf("gaps: %v", survey.GapLines(s.Gaps, ""))
+			t.Errorf("gaps: %v", s.Missing(""))
 		}
 		p := s.Peer("milan")
 		got := map[string]any{
@@ -298,7 +298,7 @@ func testRestricted(t *testing.T, c *controlplanetest.Cluster) {
 	}
 	want := []string{"left out, as the user of kubeconfig test may not read it: DaemonSets, Deployments, ForeignClusters, InternalNodes, " +
 		"Namespaces, Networks, Nodes, the cluster ID, the reports of gateways (pods/exec), what was said at install time"}
-	if diff := cmp.Diff(want, survey.GapLines(s.Gaps, reader.Origin)); diff != "" {
+	if diff := cmp.Diff(want, s.Missing(reader.Origin)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if health, alerts := s.Health(p); health == survey.Unknown {

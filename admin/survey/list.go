@@ -23,8 +23,9 @@ const pageSize = 500
 type reader struct {
 	cluster *access.Cluster
 
-	mu   sync.Mutex
-	gaps []Gap
+	mu     sync.Mutex
+	gaps   []Gap
+	within string // Cluster.Within
 }
 
 // miss notes what could not be read. A nil error is none.
@@ -107,8 +108,24 @@ func listNames(ctx context.Context, r *reader, q query) (out []metav1.PartialObj
 	return out
 }
 
-// pages reads a list page by page.
+// pages reads a list page by page. A user who may not look everywhere looks in their own namespace.
 func (r *reader) pages(ctx context.Context, q query, empty func() client.ObjectList, take func(client.ObjectList)) error {
+	err := r.pagesIn(ctx, q, empty, take)
+	if !denied(err) || q.namespace != "" || r.cluster.OwnNamespace() == "" {
+		return err
+	}
+	q.namespace = r.cluster.OwnNamespace()
+	in := r.pagesIn(ctx, q, empty, take)
+	if denied(in) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.within = q.namespace
+	return in
+}
+
+func (r *reader) pagesIn(ctx context.Context, q query, empty func() client.ObjectList, take func(client.ObjectList)) error {
 	for next := ""; ; {
 		page := empty()
 		page.GetObjectKind().SetGroupVersionKind(q.kind.GroupVersion().WithKind(q.kind.Kind + "List"))

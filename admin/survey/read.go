@@ -69,7 +69,7 @@ func Read(ctx context.Context, c *access.Cluster, o Options) (*Cluster, error) {
 		}
 	}
 	s := f.build(c, o)
-	s.Gaps = r.gaps
+	s.Gaps, s.Within = r.gaps, r.within
 	return s, nil
 }
 

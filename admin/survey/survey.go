@@ -26,6 +26,8 @@ type Cluster struct {
 	Exposed []Exposed
 	// Gaps is what could not be read.
 	Gaps []Gap
+	// Within is the only namespace where objects of peerings were looked for, as the user may not look everywhere. Empty: all.
+	Within string
 }
 
 // Exposed is an address of this cluster, or one that can be reached from it, that peers

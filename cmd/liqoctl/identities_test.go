@@ -230,6 +230,12 @@ func testPeeringUser(t *testing.T, milan *rome) {
 		if nonce := milan.must(t, "get", "nonce", "--remote-cluster-id", "rome"); got.code != 0 || got.stdout != nonce {
 			t.Errorf("%s: the nonce is %q for milan, and for the user %+v", mode, nonce, got)
 		}
+		for _, look := range [][]string{{"info"}, {"network", "status", "--interval", "0"}, {"get", "peerings"}} {
+			got := liqoctlAs(t.Context(), "liqoctl", "", append(look, "--kubeconfig", path)...)
+			if got.code != 0 || !strings.Contains(got.stderr, "only namespace liqo-tenant-rome is shown: the user of ") {
+				t.Errorf("%s of a user who sees one namespace: %+v", look, got)
+			}
+		}
 	}
 	milan.liqoctl(t, "delete", "peering-user", "--consumer-cluster-id", "rome").want(t, "delete", "",
 		" INFO   Peering users deleted: their kubeconfigs no longer work\n")

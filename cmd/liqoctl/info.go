@@ -227,7 +227,7 @@ func (a *app) survey(ctx context.Context, c *access.Cluster, o survey.Options) (
 
 // missing tells what is not shown.
 func (a *app) missing(s *survey.Cluster, c *access.Cluster) {
-	for _, line := range survey.GapLines(s.Gaps, c.Origin) {
+	for _, line := range s.Missing(c.Origin) {
 		a.console.Warn(line)
 	}
 }

@@ -389,7 +389,7 @@ func (r *statusRun) follow(ctx context.Context) error {
 		last = r.table(readings)
 		for i, s := range r.sites {
 			if s.remember(readings[i]); readings[i] != nil {
-				last.missing = append(last.missing, survey.GapLines(readings[i].Gaps, s.Origin)...)
+				last.missing = append(last.missing, readings[i].Missing(s.Origin)...)
 			}
 		}
 		return nil, nil
