@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,7 +176,9 @@ func (h *holding) install(ctx context.Context) error {
 // installArgs install Sluice in a cluster.
 func installArgs(c *kubelab.Cluster) []string {
 	return []string{"install", "--kubeconfig", c.Kubeconfig, "--cluster-id", c.Name,
-		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR, "--set", "services.enabled=true", "--coredns"}
+		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR, "--set", "services.enabled=true", "--coredns",
+		"--set", "authentication.enabled=true", "--set", "offloading.enabled=true",
+		"--set", "apiServer.address=https://" + net.JoinHostPort(c.Public.String(), "6443")} // nodes of both know theirs by one address
 }
 
 // connectArgs connect rome to milan.
