@@ -27,7 +27,7 @@ peering, and 'liqoctl get pods' one line per pod that may run in another cluster
 'liqoctl network status' adds data from the gateways themselves.`,
 	}
 	cmd.AddCommand(getPeeringsCommand(a), getPodsCommand(a), getServicesCommand(a))
-	for _, k := range append(userKinds, kindConnection) {
+	for _, k := range append(userKinds, kindConnection, kindTenant, kindIdentity, kindResourceSlice, kindVirtualNode) {
 		cmd.AddCommand(getKindCommand(a, k))
 	}
 	cmd.AddCommand(getNonceCommand(a), getKubeconfigCommand(a))
@@ -39,8 +39,8 @@ func getKindCommand(a *app, k *kind) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     k.name + " [NAME...]",
 		Aliases: k.allAliases(),
-		Short:   "List " + k.title + "s",
-		Long:    fmt.Sprintf("List the %ss of a namespace or of all namespaces, or only the named ones.", k.title),
+		Short:   "List " + k.titles(),
+		Long:    fmt.Sprintf("List the %s of a namespace or of all namespaces, or only the named ones.", k.titles()),
 		Args:    cobra.ArbitraryArgs,
 		Example: fmt.Sprintf("  liqoctl get %s -A -o wide\n  liqoctl get %[1]s -n liqo-tenant-milan milan -o yaml", k.plural),
 	}
@@ -134,7 +134,7 @@ func (q *query) objects(ctx context.Context, in *access.Cluster, names []string)
 	}
 	list := q.kind.list()
 	if err := in.Client.List(ctx, list, client.InNamespace(q.namespace(in)), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, in.Explain("list "+q.kind.title+"s", err)
+		return nil, in.Explain("list "+q.kind.titles(), err)
 	}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
 		objs = append(objs, o.(client.Object))
@@ -166,7 +166,7 @@ func (q *query) printTable(ctx context.Context, in *access.Cluster, names []stri
 		if !q.all {
 			where = "in namespace " + in.Namespace + " (-A: in all)"
 		}
-		q.console.Info(fmt.Sprintf("There are no %ss %s", q.kind.title, where))
+		q.console.Info(fmt.Sprintf("There are no %s %s", q.kind.titles(), where))
 		return nil
 	}
 	header, rows := t.columns(q.all, q.out.format == formatWide)

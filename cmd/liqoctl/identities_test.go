@@ -118,6 +118,12 @@ func TestIdentitiesByHand(t *testing.T) {
 	if cfg, err := clientcmd.RESTConfigFromKubeConfig([]byte(kubeconfig)); err != nil || cfg.Host != milan.Config.Host {
 		t.Errorf("the kubeconfig is for %v, %v", cfg, err)
 	}
+	for listed, want := range map[string]string{"identities": "controlplane-milan", "rslice": "milan"} {
+		if got := rome.must(t, "get", listed, "-A"); !strings.Contains(got, "liqo-tenant-milan") || !strings.Contains(got, want) {
+			t.Errorf("get %s prints %s", listed, got)
+		}
+	}
+	milan.liqoctl(t, "get", "identities", "-A").want(t, "no identities", "", " INFO   There are no Identities in any namespace\n")
 	for what, text := range map[string]string{"Tenant": tenant, "Identity": got.stdout} {
 		if strings.Contains(text, "PRIVATE") {
 			t.Errorf("the %s holds a private key", what)

@@ -37,7 +37,7 @@ func (t *serverTable) list(ctx context.Context, in *access.Cluster, k *kind, nam
 		next, err = t.add(in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(namespace)).SetHeader("Accept", asTable).
 			Param("labelSelector", selector.String()).Param("limit", pageSize).Param("continue", next).Do(ctx))
 		if err != nil {
-			return explainTable(in, "list "+k.title+"s", err)
+			return explainTable(in, "list "+k.titles(), err)
 		}
 	}
 	return nil
