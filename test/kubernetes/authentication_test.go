@@ -239,6 +239,8 @@ func testOperators(t *testing.T, w *world, sides [2]*side) {
 			w.liqoctl(t, w.peerArgs(who.consumer, inB)...)
 			w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
 			w.talk(t, sides)
+			text, _ := w.liqoctl(t, "network", "doctor", "--kubeconfig", who.consumer, "--remote-kubeconfig", inB)
+			t.Log(text)
 			w.liqoctl(t, "unpeer", "--kubeconfig", who.consumer, "--remote-kubeconfig", inB)
 		})
 	}
