@@ -533,6 +533,9 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 		}
 		return nil
 	})
+	for _, name := range []string{"milan", "of-somebody"} { // nobody plays the virtual kubelet here
+		beyond = append(beyond, "{apiVersion: v1, kind: Node, metadata: {name: "+name+", labels: {liqo.io/type: virtual-node}}}")
+	}
 	s.Apply(strings.Join(beyond, "\n---\n"))
 	_, err := s.prepareUninstall(t, release.UninstallOptions{})
 	for _, want := range []string{
@@ -552,6 +555,12 @@ spec: {endpoint: {port: 51840, serviceType: ClusterIP}}
 		if !slices.Contains(removed.Objects, kind+" liqo-tenant-milan/milan") {
 			t.Errorf("the %s is not among what was removed: %v", kind, removed.Objects)
 		}
+	}
+	if nodes, err := s.Kubectl("get", "nodes", "-l", "liqo.io/type", "-o", "name"); err != nil || strings.TrimSpace(nodes) != "node/of-somebody" {
+		t.Errorf("virtual Nodes after it: %s, %v", nodes, err)
+	}
+	if _, err := s.Kubectl("delete", "node", "of-somebody"); err != nil {
+		t.Fatal(err)
 	}
 	if want := "namespace liqo-tenant-milan: liqoctl did not create it"; !slices.Contains(removed.Left, want) {
 		t.Errorf("left %v, want %s", removed.Left, want)

@@ -275,7 +275,29 @@ func (r *Removal) removePeerings(ctx context.Context) error {
 		}
 		all = append(all, objects...)
 	}
-	return r.delete(ctx, all)
+	if err := r.delete(ctx, all); err != nil {
+		return err
+	}
+	nodes, err := r.virtualNodes(ctx, all)
+	if err != nil {
+		return err
+	}
+	return r.delete(ctx, nodes)
+}
+
+// virtualNodes are the Nodes of VirtualNodes that are gone: the process that would remove them goes at the same time.
+func (r *Removal) virtualNodes(ctx context.Context, removed []client.Object) ([]client.Object, error) {
+	kept := map[string]bool{}
+	for _, o := range removed {
+		if v, is := o.(*offloadingv1beta1.VirtualNode); is {
+			kept[v.Name] = true
+		}
+	}
+	if len(kept) == 0 {
+		return nil, nil // and nobody needs the right to look
+	}
+	nodes, err := r.list(ctx, &corev1.NodeList{}, client.MatchingLabels{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual})
+	return slices.DeleteFunc(nodes, func(o client.Object) bool { return !kept[o.GetName()] }), err
 }
 
 // stopForwarding takes the zone of our DNS server out of CoreDNS while the server still answers.
