@@ -17,8 +17,13 @@ import (
 	"github.com/sluice-net/sluice/admin/survey"
 )
 
-// plain is an error without the name of its cluster, which a Finding has anyway.
+// plain is an error without the name of its cluster, which a Finding has anyway, and without the user's, which the check
+// of permissions tells.
 func plain(err error) string {
+	var why *access.Explanation
+	if errors.As(err, &why) && apierrors.IsForbidden(why.Err) && !access.IsAnonymous(why.Err) {
+		return why.Doing + ": the user may not do this"
+	}
 	var told *access.Error
 	if errors.As(err, &told) {
 		return told.Err.Error()

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -240,7 +241,10 @@ func testOperators(t *testing.T, w *world, sides [2]*side) {
 			w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
 			w.talk(t, sides)
 			text, _ := w.liqoctl(t, "network", "doctor", "--kubeconfig", who.consumer, "--remote-kubeconfig", inB)
-			t.Log(text)
+			judged := who.consumer != w.a.Kubeconfig || regexp.MustCompile(`(?m)^ping through the tunnel +ok +ok$`).MatchString(text)
+			if !judged || !strings.Contains(text, "sees only namespace liqo-tenant-"+w.a.Name) {
+				t.Errorf("the doctor says\n%s", text)
+			}
 			w.liqoctl(t, "unpeer", "--kubeconfig", who.consumer, "--remote-kubeconfig", inB)
 		})
 	}
