@@ -32,6 +32,9 @@ type Site struct {
 	state mirror.State
 }
 
+// hold is for how long pods stay ready after the network of the peering was lost, as in a cluster.
+const hold = 30 * time.Second
+
 // NewSite builds a Site of the directory of manifests that the gateway has.
 func NewSite(dir string, o Options) *Site {
 	if o.Logger == nil {
@@ -43,7 +46,7 @@ func NewSite(dir string, o Options) *Site {
 }
 
 // Run gives set a Zone when everything was read once, and then after each change, until ctx ends. What cannot be read
-// leaves the last one in force.
+// leaves the last one in force. Once the network of the peering was down for a while, no pod of the peer is ready.
 func (s *Site) Run(ctx context.Context, set func(*Zone)) {
 	changed := make(chan struct{}, 1)
 	poke := func() {
@@ -59,12 +62,17 @@ func (s *Site) Run(ctx context.Context, set func(*Zone)) {
 	wg.Go(func() { manifests.Watch(ctx, s.status, poke, degraded) })
 	l := look{Site: s, set: set, serial: uint32(time.Now().Unix())}
 	poke()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			l.look()
+		case <-again:
+		}
+		again = nil
+		if wait := l.look(time.Now()); wait > 0 {
+			again = time.After(wait)
 		}
 	}
 }
@@ -74,27 +82,55 @@ type look struct {
 	*Site
 	set    func(*Zone)
 	serial uint32
-	failed string  // what was said last
-	known  digests // of what was decoded last, with or without success
+	failed string    // what was said last
+	known  digests   // of what was decoded last, with or without success
+	down   time.Time // since when the network of the peering is down; zero: it is not
 }
 
 // digests identify what a zone is made of.
-type digests struct{ manifests, services manifests.Digest }
+type digests struct {
+	manifests, services manifests.Digest
+	lost                bool
+}
 
-// look reads what there is, unless it is what was read last.
-func (l *look) look() {
+// lost tells whether the network of the peering was down for so long that nothing of the peer counts as ready, or in how
+// long it will have been. Without a word of the gateway it is not down.
+func (l *look) lost(now time.Time) (lost bool, again time.Duration) {
+	var c networkingv1beta1.Connection
+	_ = manifests.ReadStatus(l.dir, manifests.ConnectionFile, &c) // unreadable: not a word
+	switch {
+	case c.Status.Value == networkingv1beta1.Connected || c.Status.Value == "":
+		l.down = time.Time{}
+		return false, 0
+	case l.down.IsZero():
+		l.down = now
+	}
+	again = max(0, hold-now.Sub(l.down))
+	return again == 0, again
+}
+
+// look reads what there is, unless it is what was read last, and says in how long it is to look again; zero: when
+// something changes.
+func (l *look) look(now time.Time) (again time.Duration) {
+	lost, again := l.lost(now)
 	files, text, err := l.files()
 	var services []Service
 	heard := 0
 	if err != nil {
 		l.known = digests{}
 	} else {
-		is := digests{files.Digest, sha256.Sum256(text)}
+		is := digests{files.Digest, sha256.Sum256(text), lost}
 		if is == l.known {
-			return
+			return again
 		}
 		l.known = is
 		services, heard, err = decode(l.dir, files, text)
+		if lost {
+			l.options.Logger.Warn("the network of the peering is down: no pod of the peer is ready")
+			for i := range services {
+				services[i].Endpoints = nil
+			}
+		}
 	}
 	l.note(heard, err)
 	said := ""
@@ -112,6 +148,7 @@ func (l *look) look() {
 			l.options.Logger.Info("the Services of the peer are read", "services", heard)
 		}
 	}
+	return again
 }
 
 // State is what is read, for display.

@@ -12,12 +12,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/services/description"
 	"github.com/sluice-net/sluice/objects/manifests"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
@@ -154,10 +156,56 @@ func TestSiteReadsOnce(t *testing.T) {
 	} {
 		tt.change()
 		for range 3 {
-			l.look()
+			l.look(time.Now())
 			if at := l.State(); made != tt.made || at.Connected != tt.connected {
 				t.Errorf("%s: %d zones, %+v", tt.name, made, at)
 			}
+		}
+	}
+}
+
+// TestSiteLost: while the network of the peering is down, endpoints stay for a while, then go, and come back.
+func TestSiteLost(t *testing.T) {
+	dir := t.TempDir()
+	configuration := strings.ReplaceAll(siteText, "REMAPPED", "10.71.0.0/16")
+	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := networkingv1beta1.ServiceDescription{Namespace: "shop", Name: "web", Type: networkingv1beta1.ServiceHeadless, Slices: []networkingv1beta1.ServiceSlice{
+		{AddressType: "IPv4", Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{"10.243.1.2"}, Ready: true}}},
+	}}
+	if err := manifests.WriteStatus(dir, manifests.ServicesFile, networkingv1beta1.ImportedServiceList{Items: []networkingv1beta1.ImportedService{{Spec: d}}}); err != nil {
+		t.Fatal(err)
+	}
+	if hold != description.Hold {
+		t.Errorf("%v here, %v in a cluster", hold, description.Hold)
+	}
+	made, ready := 0, 0
+	l := look{Site: NewSite(dir, Options{TTL: 5}), set: func(z *Zone) { made, ready = made+1, z.Count().Endpoints }}
+	start := time.Now()
+	for _, tt := range []struct {
+		name  string
+		after time.Duration
+		value networkingv1beta1.ConnectionValue
+		made  int
+		ready int
+		again time.Duration
+	}{
+		{"the gateway has not said how it is", 0, "", 1, 1, 0},
+		{"it is well", 0, networkingv1beta1.Connected, 1, 1, 0},
+		{"the network is down", time.Second, networkingv1beta1.ConnectionError, 1, 1, description.Hold},
+		{"still", 11 * time.Second, networkingv1beta1.Connecting, 1, 1, description.Hold - 10*time.Second},
+		{"for too long", time.Second + description.Hold, networkingv1beta1.ConnectionError, 2, 0, 0},
+		{"for an hour", time.Hour, networkingv1beta1.ConnectionError, 2, 0, 0},
+		{"it is back", 2 * time.Hour, networkingv1beta1.Connected, 3, 1, 0},
+		{"down again", 3 * time.Hour, networkingv1beta1.ConnectionError, 3, 1, description.Hold},
+	} {
+		c := networkingv1beta1.Connection{Status: networkingv1beta1.ConnectionStatus{Value: tt.value}}
+		if err := manifests.WriteStatus(dir, manifests.ConnectionFile, c); err != nil {
+			t.Fatal(err)
+		}
+		if again := l.look(start.Add(tt.after)); made != tt.made || ready != tt.ready || again != tt.again {
+			t.Errorf("%s: %d zones, %d endpoints, again in %v; want %d, %d, %v", tt.name, made, ready, again, tt.made, tt.ready, tt.again)
 		}
 	}
 }

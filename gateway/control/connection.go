@@ -13,9 +13,6 @@ import (
 	"github.com/sluice-net/sluice/objects/manifests"
 )
 
-// ConnectionFile is where the Connection of the gateway is kept, below manifests.StatusDir.
-const ConnectionFile = "connection.yaml"
-
 // connectionInterval is how long a Connection may show an old latency. A change
 // of its value is written at once.
 const connectionInterval = 10 * time.Second
@@ -71,7 +68,7 @@ func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (
 		return false, nil
 	}
 	c.CreationTimestamp = f.created(c, now)
-	if err := manifests.WriteStatus(f.dir, ConnectionFile, c); err != nil {
+	if err := manifests.WriteStatus(f.dir, manifests.ConnectionFile, c); err != nil {
 		return false, fmt.Errorf("write Connection: %w", err)
 	}
 	f.written, f.at = c, now
@@ -83,7 +80,7 @@ func (f *connectionFile) update(c networkingv1beta1.Connection, now time.Time) (
 func (f *connectionFile) created(c networkingv1beta1.Connection, now time.Time) metav1.Time {
 	old := f.written
 	if f.at.IsZero() {
-		_ = manifests.ReadStatus(f.dir, ConnectionFile, &old) // unreadable: a new Connection
+		_ = manifests.ReadStatus(f.dir, manifests.ConnectionFile, &old) // unreadable: a new Connection
 	}
 	if old.Name == c.Name && old.Namespace == c.Namespace && !old.CreationTimestamp.IsZero() {
 		return old.CreationTimestamp

@@ -68,7 +68,7 @@ func TestConnectionFile(t *testing.T) {
 func TestConnectionFileContent(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	dir := t.TempDir()
-	path := filepath.Join(dir, manifests.StatusDir, ConnectionFile)
+	path := filepath.Join(dir, manifests.StatusDir, manifests.ConnectionFile)
 	write := func(at time.Time) string {
 		t.Helper()
 		f := connectionFile{dir: dir}

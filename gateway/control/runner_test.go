@@ -373,7 +373,7 @@ func TestRunnersConnect(t *testing.T) {
 			eventually(t, "connected", func() bool { return r.State().Peer.Value == networkingv1beta1.Connected })
 			var c networkingv1beta1.Connection
 			eventually(t, "Connection", func() bool {
-				text, err := os.ReadFile(filepath.Join(r.dir, manifests.StatusDir, ConnectionFile))
+				text, err := os.ReadFile(filepath.Join(r.dir, manifests.StatusDir, manifests.ConnectionFile))
 				if err != nil {
 					return false
 				}
@@ -398,7 +398,7 @@ func TestRunnersConnect(t *testing.T) {
 
 		// A gateway that has ended is not connected.
 		server.stop()
-		text, err := os.ReadFile(filepath.Join(server.dir, manifests.StatusDir, ConnectionFile))
+		text, err := os.ReadFile(filepath.Join(server.dir, manifests.StatusDir, manifests.ConnectionFile))
 		if err != nil || !strings.Contains(string(text), "value: Error\n") {
 			t.Errorf("Connection after the end (%v):\n%s", err, text)
 		}

@@ -15,8 +15,11 @@ import (
 // are, each in files of its own: who writes one never reads it as input.
 const StatusDir = "status"
 
-// ServicesFile, in the StatusDir, is where a gateway outside clusters lists the Services of its peer, for the DNS server.
-const ServicesFile = "services.yaml"
+// What a gateway outside clusters writes into the StatusDir: its Connection, and the Services of its peer for the DNS server.
+const (
+	ConnectionFile = "connection.yaml"
+	ServicesFile   = "services.yaml"
+)
 
 // WriteStatus puts an object in place of the file name of the StatusDir of dir.
 // Readers see either the old or the new content.
