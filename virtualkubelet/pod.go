@@ -50,6 +50,9 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		}
 		return k.abandon(ctx, here)
 	case standing != mapped:
+		if here == nil {
+			k.made.Delete(at)
+		}
 		return nil // the node looks again when the NamespaceMap changes
 	}
 	sp := s.space(at.namespace)
