@@ -459,10 +459,14 @@ func conflict(oldest string, conflicts map[string][]string) metav1.Condition {
 	}
 	kinds := map[string]bool{}
 	clusters := slices.Sorted(maps.Keys(conflicts))
-	for _, what := range conflicts {
-		for _, w := range what {
-			kinds[w] = true
+	for i, cluster := range clusters {
+		var fields []string
+		for _, what := range conflicts[cluster] {
+			kinds[what] = true
+			field := strings.TrimSuffix(what, "Conflict") // of the reasons, which are named after fields
+			fields = append(fields, strings.ToLower(field[:1])+field[1:])
 		}
+		clusters[i] += " (" + strings.Join(fields, ", ") + ")"
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, strings.Join(slices.Sorted(maps.Keys(kinds)), ",")
 	c.Message = text.Cut(fmt.Sprintf("The settings of cluster %s are used, as its export is the oldest. These clusters differ: %s", oldest, strings.Join(clusters, ", ")), text.MaxEvent)

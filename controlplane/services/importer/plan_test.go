@@ -390,6 +390,9 @@ func TestConflicts(t *testing.T) {
 			if p.Conflict.Reason != test.reason || (p.Conflict.Status == metav1.ConditionTrue) != (test.reason != "NoConflicts") {
 				t.Errorf("%s %s: %s", p.Conflict.Status, p.Conflict.Reason, p.Conflict.Message)
 			}
+			if test.name == "two things" && !strings.HasSuffix(p.Conflict.Message, "These clusters differ: rome (port, type)") {
+				t.Errorf("it says %q", p.Conflict.Message)
+			}
 			if len(p.Import.Spec.Ports) != test.ports || p.Import.Spec.Ports[0].Port != 80 || p.Import.Spec.Type != mcsv1beta1.ClusterSetIP {
 				t.Errorf("%+v", p.Import.Spec)
 			}
