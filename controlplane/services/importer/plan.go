@@ -204,12 +204,29 @@ func Build(f Facts) (p Plan) {
 		notes[i] = append(notes[i], problems...)
 		p.Accepted[i] = accepted(true, networkingv1beta1.ReasonAccepted, strings.Join(append([]string{"Part of the ServiceImport of this name"}, notes[i]...), "; "))
 	}
+	p.Import.Spec.IPs = served(p.Import.Spec.IPs, p.Slices)
 	slices.SortFunc(p.Clusters, func(a, b mcsv1beta1.ClusterStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	p.Clusters = slices.Compact(p.Clusters)
 	if f.Local != nil {
 		p.Conflict = new(conflict(all[0].cluster, conflicts))
 	}
 	return p
+}
+
+// served are the addresses of the families in which there are endpoints: in a cluster of two families the address of the other
+// one would lead nowhere. While there are none at all, they are all addresses.
+func served(ips []string, by []*discoveryv1.EndpointSlice) []string {
+	has := slices.DeleteFunc(slices.Clone(ips), func(ip string) bool {
+		family := discoveryv1.AddressTypeIPv4
+		if strings.Contains(ip, ":") {
+			family = discoveryv1.AddressTypeIPv6
+		}
+		return !slices.ContainsFunc(by, func(s *discoveryv1.EndpointSlice) bool { return s.AddressType == family })
+	})
+	if len(has) == 0 {
+		return ips
+	}
+	return has
 }
 
 // index is that of one of the Imports.

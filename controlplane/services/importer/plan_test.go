@@ -355,6 +355,30 @@ func TestSecondObjectOfAPeer(t *testing.T) {
 	}
 }
 
+// TestFamilies: in a cluster of two families an imported Service has only addresses that lead to endpoints.
+func TestFamilies(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		ips       []string
+		endpoints []string
+		want      []string
+	}{
+		{"one of two", []string{"10.96.0.9", "fd00::9"}, []string{"10.243.1.2"}, []string{"10.96.0.9"}},
+		{"none, yet", []string{"10.96.0.9", "fd00::9"}, nil, []string{"10.96.0.9", "fd00::9"}},
+		{"only another one", []string{"fd00::9"}, []string{"10.243.1.2"}, []string{"fd00::9"}},
+		{"no address, yet", nil, []string{"10.243.1.2"}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := described(0, test.endpoints...)
+			f := facts()
+			f.Local, f.IPs = &d, test.ips
+			if got := Build(f).Import.Spec.IPs; !slices.Equal(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestConflicts(t *testing.T) {
 	change := func(of func(*networkingv1beta1.ServiceDescription)) networkingv1beta1.ServiceDescription {
 		d := described(time.Hour, "10.243.1.2")
