@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -167,10 +168,16 @@ type peerInfo struct {
 	Offloading     peerOffloading     `json:"offloading"`
 }
 
+// alerts are always a list, so that a script that asks for them need not tell none from a mistake in the path.
+type alerts []string
+
+// MarshalJSON implements json.Marshaler.
+func (a alerts) MarshalJSON() ([]byte, error) { return json.Marshal(append([]string{}, a...)) }
+
 // moduleInfo is about a part of a peering.
 type moduleInfo struct {
 	Status survey.Health `json:"status"`
-	Alerts []string      `json:"alerts,omitempty"`
+	Alerts alerts        `json:"alerts"`
 }
 
 type peerOffloading struct {
@@ -181,7 +188,7 @@ type peerOffloading struct {
 type virtualNodeInfo struct {
 	Name   string        `json:"name"`
 	Status survey.Health `json:"status"`
-	Alerts []string      `json:"alerts,omitempty"`
+	Alerts alerts        `json:"alerts"`
 	// Secret holds the kubeconfig for the provider.
 	Secret string `json:"secret"`
 	// ResourceSlice is the one that it was made of; empty: none.
@@ -201,13 +208,13 @@ type sliceInfo struct {
 	// Action is what this cluster does: Consuming or Providing.
 	Action    string              `json:"action"`
 	Accepted  bool                `json:"accepted"`
-	Alerts    []string            `json:"alerts,omitempty"`
+	Alerts    alerts              `json:"alerts"`
 	Resources corev1.ResourceList `json:"resources"`
 }
 
 type peerNetwork struct {
 	Status  survey.Health `json:"status"`
-	Alerts  []string      `json:"alerts,omitempty"`
+	Alerts  alerts        `json:"alerts"`
 	CIDRs   peerCIDRs     `json:"CIDRs"`
 	Gateway peerGateway   `json:"gateway"`
 	// Connection is absent while there is none.

@@ -75,7 +75,7 @@ func lookUp(tree any, path string) (any, error) {
 		tree, rest = next, after
 		at = strings.TrimPrefix(at+"."+key, ".")
 	}
-	if release.Empty(tree) {
+	if _, list := tree.([]any); !list && release.Empty(tree) {
 		return nil, fmt.Errorf("--get %s: it has no value yet", path)
 	}
 	return tree, nil

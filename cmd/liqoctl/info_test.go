@@ -246,6 +246,7 @@ func TestGet(t *testing.T) {
 		{"a value as JSON", formatJSON, infoOf(s), []string{"local.clusterid"}, "\"rome\"\n"},
 		{"false is a value", "", infoOf(s), []string{"health.healthy"}, "false\n"},
 		{"a list", "", infoOf(s), []string{"network.podcidrs"}, "- 10.243.0.0/16\n"},
+		{"a list of nothing", "", peers["milan"], []string{"authentication.alerts"}, "[]\n"},
 		{"an element of a list", "", infoOf(s), []string{"peerings.peers.0.role"}, "Client\n"},
 		{"an object", "", peers["milan"], []string{"network.gateway"}, "address:\n- 203.0.113.7\nport: 51840\nrole: Client\n"},
 		{"an object as JSON", formatJSON, peers["milan"], []string{"network.gateway"}, `{
