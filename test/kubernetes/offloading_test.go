@@ -109,25 +109,31 @@ func testOffloading(t *testing.T, w *world) {
 
 	for _, part := range []struct {
 		name string
+		long bool // it waits for minutes
 		run  func(*testing.T, *offloaded)
 	}{
-		{"pods reach each other", testOffloadedTraffic},
-		{"a Service in both directions", testOffloadedService},
-		{"kubectl", testOffloadedKubectl},
-		{"kubectl top", testOffloadedTop},
-		{"liqoctl get pods", testOffloadedView},
-		{"cordoned", testOffloadedCordoned},
-		{"refused", testOffloadedRefused},
-		{"changes", testOffloadedChanges},
-		{"the API server of its cluster", testOffloadedAPIClient},
-		{"a Job and a StatefulSet", testOffloadedWorkloads},
-		{"deleted", testOffloadedDeleted},
-		{"over quota", testOffloadedQuota},
-		{"changes while clusters are apart", testOffloadedChangesApart},
-		{"clusters apart", testOffloadedApart},
-		{"drained", testOffloadedDrained},
+		{"pods reach each other", false, testOffloadedTraffic},
+		{"a Service in both directions", false, testOffloadedService},
+		{"kubectl", false, testOffloadedKubectl},
+		{"kubectl top", false, testOffloadedTop},
+		{"liqoctl get pods", false, testOffloadedView},
+		{"cordoned", false, testOffloadedCordoned},
+		{"refused", false, testOffloadedRefused},
+		{"changes", false, testOffloadedChanges},
+		{"the API server of its cluster", false, testOffloadedAPIClient},
+		{"a Job and a StatefulSet", false, testOffloadedWorkloads},
+		{"deleted", false, testOffloadedDeleted},
+		{"over quota", false, testOffloadedQuota},
+		{"changes while clusters are apart", true, testOffloadedChangesApart},
+		{"clusters apart", true, testOffloadedApart},
+		{"drained", false, testOffloadedDrained},
 	} {
-		t.Run(part.name, func(t *testing.T) { part.run(t, o) })
+		t.Run(part.name, func(t *testing.T) {
+			if part.long && !*long {
+				t.Skip("SKIPPED: this waits for minutes: -kubernetes.long")
+			}
+			part.run(t, o)
+		})
 	}
 	t.Run("nothing is left", func(t *testing.T) {
 		w.kubectl(t, w.a, "delete", "namespace", offloadedHere, "--wait=true", "--timeout="+patience.String())
