@@ -119,9 +119,11 @@ func (r *reader) pages(ctx context.Context, q query, empty func() client.ObjectL
 	if denied(in) {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.within = q.namespace
+	if q.kind.Kind == "Configuration" { // each peering has one
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.within = q.namespace
+	}
 	return in
 }
 
