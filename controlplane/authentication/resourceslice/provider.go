@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,6 +119,7 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 
 // decide writes the answer into status.
 func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant, own string, l ledger, status *authv1beta1.ResourceSliceStatus) (again time.Duration, err error) {
+	was := unauthenticated(status)
 	v := judgeAuthentication(s, tenant, own)
 	if v.status == authv1beta1.SliceAccepted {
 		if v, again, err = r.credentials(ctx, s, tenant, status); err != nil || v.status == "" {
@@ -132,8 +134,11 @@ func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, ten
 		return again, r.describe(ctx, status)
 	}
 	resources, granted, others := judgeResources(s, tenant, r.Options.DefaultClass, l)
-	if others {
-		return again, nil // the controller of its class decides
+	if others { // the controller of its class decides
+		if was { // and has not yet
+			status.Conditions = slices.DeleteFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == authv1beta1.SliceResources })
+		}
+		return again, nil
 	}
 	set(status, authv1beta1.SliceResources, resources)
 	if full := resources.reason; full == authv1beta1.ReasonQuotaExceeded || full == authv1beta1.ReasonQuotaInvalid || full == authv1beta1.ReasonResourcesUnavailable {
@@ -141,6 +146,18 @@ func (r *provider) decide(ctx context.Context, s *authv1beta1.ResourceSlice, ten
 	}
 	status.Resources = granted
 	return again, r.describe(ctx, status)
+}
+
+// unauthenticated tells whether a slice was denied everything as its consumer was not known.
+func unauthenticated(status *authv1beta1.ResourceSliceStatus) bool {
+	denials := map[authv1beta1.ResourceSliceConditionType]string{}
+	for _, c := range status.Conditions {
+		if c.Status == authv1beta1.SliceDenied {
+			denials[c.Type] = c.Message
+		}
+	}
+	why, is := denials[authv1beta1.SliceAuthentication]
+	return is && denials[authv1beta1.SliceResources] == why
 }
 
 // credentials writes those for a slice that may have some into status. Without a verdict there is one soon. A consumer that

@@ -86,3 +86,35 @@ func TestTenantNotJudged(t *testing.T) {
 		})
 	}
 }
+
+// TestAnotherClass: of a slice whose class another controller decides on, only the verdict on its consumer is taken back.
+func TestAnotherClass(t *testing.T) {
+	s, tenant, _ := asked(t)
+	s.Spec.CSR, s.Spec.Class = nil, "gold"
+	tenant.Spec.AuthzPolicy, tenant.Status.TenantNamespace = authv1beta1.TolerateNoHandshake, tenant.Namespace
+	early := denied(authv1beta1.ReasonConsumerInvalid, "consumerClusterID is missing")
+	for _, c := range []struct {
+		name           string
+		authentication verdict
+		resources      verdict
+		keeps          bool
+	}{
+		{"both were denied before the consumer was named", early, early, false},
+		{"its controller denies it", verdict{status: authv1beta1.SliceAccepted}, denied("Gold", "no gold is left"), true},
+		{"its controller had denied it, and the consumer was not known", early, denied("Gold", "no gold is left"), true},
+		{"its controller grants it", verdict{status: authv1beta1.SliceAccepted}, verdict{status: authv1beta1.SliceAccepted}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status := new(authv1beta1.ResourceSliceStatus)
+			set(status, authv1beta1.SliceAuthentication, c.authentication)
+			set(status, authv1beta1.SliceResources, c.resources)
+			if _, err := new(provider).decide(t.Context(), s, tenant, string(*s.Spec.ProviderClusterID), ledger{}, status); err != nil {
+				t.Fatal(err)
+			}
+			s.Status = *status
+			if v := resourcesOf(s); (v != nil) != c.keeps || v != nil && v.reason != c.resources.reason || status.Conditions[0].Status != authv1beta1.SliceAccepted {
+				t.Errorf("%+v", status.Conditions)
+			}
+		})
+	}
+}
