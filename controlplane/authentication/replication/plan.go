@@ -89,6 +89,12 @@ type difference struct {
 
 type answer struct{ here, there *unstructured.Unstructured }
 
+// incomplete tells whether the controller of this cluster has yet to say in a ResourceSlice who asks.
+func incomplete(o *unstructured.Unstructured) bool {
+	consumer, _, _ := unstructured.NestedString(o.Object, "spec", "consumerClusterID")
+	return o.GetKind() == "ResourceSlice" && consumer == ""
+}
+
 // compare compares what is here with what is there. A copy that is being deleted there is left alone: it is written
 // again when it is gone.
 func (p peer) compare(here, there []unstructured.Unstructured) (d difference) {
@@ -105,6 +111,9 @@ func (p peer) compare(here, there []unstructured.Unstructured) (d difference) {
 		}
 		c := copies[o.GetName()]
 		delete(copies, o.GetName())
+		if c == nil && incomplete(o) {
+			continue // the provider would deny it
+		}
 		d.write = append(d.write, p.copyOf(o))
 		if c != nil && c.GetDeletionTimestamp() == nil {
 			d.answers = append(d.answers, answer{o, c})

@@ -70,6 +70,7 @@ func TestCompare(t *testing.T) {
 		f(&o)
 		return o
 	}
+	unnamed := change(here, func(o *unstructured.Unstructured) { unstructured.RemoveNestedField(o.Object, "spec", "consumerClusterID") })
 	going := func(o *unstructured.Unstructured) {
 		o.Object["metadata"].(map[string]any)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	}
@@ -81,6 +82,9 @@ func TestCompare(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "a new one", here: []unstructured.Unstructured{here}, write: []string{"rome-there/milan"}},
+		{name: "nobody has said yet who asks", here: []unstructured.Unstructured{unnamed}},
+		{name: "it is not said any more", here: []unstructured.Unstructured{unnamed}, there: []unstructured.Unstructured{copied}, write: []string{"rome-there/milan"}, answers: 1},
+		{name: "another kind says nothing of it", here: []unstructured.Unstructured{change(unnamed, func(o *unstructured.Unstructured) { o.SetKind("NamespaceMap") })}, write: []string{"rome-there/milan"}},
 		{name: "on both sides", here: []unstructured.Unstructured{here}, there: []unstructured.Unstructured{copied}, write: []string{"rome-there/milan"}, answers: 1},
 		{name: "deleted here, perhaps long ago", there: []unstructured.Unstructured{copied}, remove: []string{"rome-there/milan"}},
 		{name: "being deleted here", here: []unstructured.Unstructured{change(here, going)}, there: []unstructured.Unstructured{copied}, remove: []string{"rome-there/milan"}},
