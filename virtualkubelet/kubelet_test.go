@@ -605,6 +605,41 @@ func TestMapVanishes(t *testing.T) {
 	})
 }
 
+// The provider takes a namespace away with all that is in it, as it does when a Tenant is drained, and gives it back: its pods do
+// not run meanwhile, and are made again with what they need.
+func TestNamespaceComesBack(t *testing.T) {
+	s := newScene(t)
+	settings := &corev1.ConfigMap{ObjectMeta: named("settings"), Data: map[string]string{"a": "1"}}
+	s.rome.Create(t, settings)
+	p := s.bind("shop", "web")
+	o, copied := s.shadow(p), new(corev1.ConfigMap)
+	pod := s.play(o, "10.243.3.7")
+	s.pod(p, "is ready", podReady(corev1.ConditionTrue, ""))
+	s.there(copied, "settings", func() error { return nil })
+	m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "milan"}}
+	phase := func(is offloadingv1beta1.MappingPhase) {
+		controlplanetest.EditStatus(t, s.rome, m, func(m *offloadingv1beta1.NamespaceMap) {
+			m.Status.CurrentMapping["shop"] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: is}
+		})
+	}
+	phase(offloadingv1beta1.MappingCreationLoopBackOff)
+	controlplanetest.Eventually(t, "the pod is not ready", func(ctx context.Context) error {
+		for _, there := range []client.Object{o, pod, copied} { // until the NamespaceMap was read they are made again
+			if err := s.milan.Client.Delete(ctx, there.DeepCopyObject().(client.Object), client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		if err := s.rome.Get(ctx, "shop", "web", p); err != nil {
+			return err
+		}
+		return podReady(corev1.ConditionFalse, "OffloadedPodMissing")(p)
+	})
+	phase(offloadingv1beta1.MappingAccepted)
+	s.play(s.shadow(p), "10.243.3.8")
+	s.pod(p, "is ready again", podReady(corev1.ConditionTrue, ""))
+	s.there(copied, "settings", func() error { return nil })
+}
+
 // A pod that was deleted, or deleted and made again, while the process was away.
 func TestChangesWhileAway(t *testing.T) {
 	s := newScene(t)

@@ -161,15 +161,18 @@ func (n *node) keep(ctx context.Context) (gone bool) {
 	n.credentials(ctx, known)
 	_, s, pods := n.parts()
 	if s != nil {
-		s.synchronize(n, n.k.namespaceMap(), n.k.leads(n))
+		for _, here := range s.synchronize(n, n.k.namespaceMap(), n.k.leads(n)) {
+			n.enqueueAll(here)
+			s.enqueueObjects(n, here, "")
+		}
 		if _, text := n.k.localPods(); text != n.localPods {
 			n.localPods = text
-			s.enqueueObjects(n, endpointSlices)
+			s.enqueueObjects(n, "", endpointSlices)
 		}
 		if n.last != nil && !(slices.Equal(n.last.Spec.IngressClasses, known.Spec.IngressClasses) &&
 			slices.Equal(n.last.Spec.LoadBalancerClasses, known.Spec.LoadBalancerClasses)) {
-			s.enqueueObjects(n, ingresses)
-			s.enqueueObjects(n, services)
+			s.enqueueObjects(n, "", ingresses)
+			s.enqueueObjects(n, "", services)
 		}
 	}
 	if patchChanged(n.last, known) || v == nil {

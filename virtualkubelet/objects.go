@@ -325,6 +325,7 @@ func (k *Kubelet) object(ctx context.Context, at key) error {
 	}
 	_, s, _ := n.parts()
 	if _, standing := stand(k.namespaceMap(), at.namespace); s == nil || standing != mapped {
+		s.space(at.namespace).miss()
 		return nil
 	}
 	p, ok := s.pair(at.namespace, at.kind)
@@ -344,13 +345,18 @@ func (s *session) pair(namespace, kind string) (p pair, ok bool) {
 	return p, ok
 }
 
-// enqueueObjects has workers look at all objects of a kind.
-func (s *session) enqueueObjects(n *node, kind string) {
+// enqueueObjects has workers look at all objects of a namespace and a kind; empty: of all.
+func (s *session) enqueueObjects(n *node, namespace, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for namespace, o := range s.objects {
-		for _, name := range o.kinds[kind].names() {
-			n.k.queue.Add(key{node: n.name, kind: kind, namespace: namespace, name: name})
+	for in, o := range s.objects {
+		for of, p := range o.kinds {
+			if namespace != "" && in != namespace || kind != "" && of != kind {
+				continue
+			}
+			for _, name := range p.names() {
+				n.k.queue.Add(key{node: n.name, kind: of, namespace: in, name: name})
+			}
 		}
 	}
 }

@@ -31,7 +31,7 @@ import (
 //	gone            there                    the ShadowPod is deleted
 //	ended           whatever                 nothing
 //
-// Where the namespace does not stand at the provider, or not all that is there is known, nothing is done.
+// Where the namespace does not stand at the provider, or not all that is there is known, nothing is made or removed.
 func (k *Kubelet) pod(ctx context.Context, at key) error {
 	n := k.node(at.node)
 	if n == nil {
@@ -49,11 +49,14 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 			return err
 		}
 		return k.abandon(ctx, here)
-	case standing != mapped:
-		if here == nil {
-			k.made.Delete(at)
-		}
-		return nil // the node looks again when the NamespaceMap changes
+	case here == nil && standing != mapped:
+		k.made.Delete(at)
+		s.space(at.namespace).miss() // a ShadowPod is to be deleted, perhaps
+		return nil
+	case standing != mapped: // the node looks again when the NamespaceMap changes
+		sp := s.space(at.namespace)
+		sp.miss()
+		return k.lost(ctx, n, here, sp)
 	}
 	sp := s.space(at.namespace)
 	if !sp.synced() || sp.there != there {
@@ -183,6 +186,16 @@ func (k *Kubelet) takeOver(ctx context.Context, n *node, here, copied *corev1.Po
 	return k.writeStatus(ctx, here, reflection.PodStatus(here, copied, reflection.StatusOptions{
 		Addresses: k.addresses(), HostIP: k.options.Address, Away: n.unreachable(), Ended: last, Now: metav1.Now(),
 	}))
+}
+
+// lost tells of a pod whose namespace does not stand at the provider now that it does not run, where that is certain: a provider
+// that drains a Tenant removes its namespaces.
+func (k *Kubelet) lost(ctx context.Context, n *node, here *corev1.Pod, sp *space) error {
+	if !sp.synced() || here.DeletionTimestamp != nil || ended(here.Status.Phase) ||
+		sp.shadows.get(sp.there, here.Name) != nil || sp.pods.get(sp.there, here.Name) != nil {
+		return nil
+	}
+	return k.takeOver(ctx, n, here, nil, "")
 }
 
 // writeStatus writes a status, if it is another one. A conflict is an error: the informer will have what is newer.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,15 @@ type space struct {
 	pods        *follower[corev1.Pod, *corev1.Pod]
 	// tokens are the Secrets with tokens of pods here.
 	tokens *follower[corev1.Secret, *corev1.Secret]
+	// missed says that something was not done, as the namespace did not stand at the provider.
+	missed atomic.Bool
+}
+
+// miss notes that something is to be done once the namespace stands at the provider. Nil: all is looked at then anyway.
+func (s *space) miss() {
+	if s != nil {
+		s.missed.Store(true)
+	}
 }
 
 // synced tells whether what the space lacks is not at the provider.
@@ -190,8 +200,9 @@ func (s *session) empty() bool {
 }
 
 // synchronize follows what is in the namespaces that stand at the provider. One is followed until it certainly stands
-// there no more, and no pod here has to know. What pods need is reflected if this session leads.
-func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads bool) {
+// there no more, and no pod here has to know. What pods need is reflected if this session leads. back are namespaces that stand
+// there again, of which something was missed.
+func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads bool) (back []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for here, sp := range s.spaces {
@@ -207,8 +218,13 @@ func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads 
 			delete(s.objects, here)
 		}
 	}
+	for here, sp := range s.spaces {
+		if _, st := stand(m, here); st == mapped && sp.missed.Swap(false) {
+			back = append(back, here)
+		}
+	}
 	if m == nil {
-		return
+		return back
 	}
 	for here := range m.Status.CurrentMapping {
 		there, st := stand(m, here)
@@ -233,6 +249,7 @@ func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads 
 		}
 		s.objects[here] = o
 	}
+	return back
 }
 
 // metadataAndStatus trims a ShadowPod.
