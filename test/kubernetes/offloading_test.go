@@ -126,6 +126,7 @@ func testOffloading(t *testing.T, w *world) {
 		{"over quota", false, testOffloadedQuota},
 		{"changes while clusters are apart", true, testOffloadedChangesApart},
 		{"clusters apart", true, testOffloadedApart},
+		{"its Tenant is drained", false, testOffloadedTenantDrained},
 		{"drained", false, testOffloadedDrained},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -473,6 +474,27 @@ func testOffloadedAPIClient(t *testing.T, o *offloaded) {
 	})
 	if out, err := ask("kube-system"); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
 		t.Errorf("another namespace: %v\n%s", err, out)
+	}
+}
+
+// testOffloadedTenantDrained has the provider take everything away, and let it come back.
+func testOffloadedTenantDrained(t *testing.T, o *offloaded) {
+	p := o.onVirtual()
+	tenant := func(verb string) {
+		o.liqoctl(t, verb, "tenant", o.a.Name, "--kubeconfig", o.b.Kubeconfig, "--skip-confirm")
+	}
+	tenant("drain")
+	lab.Eventually(t, patience, "the pod is not ready", func() error {
+		got, err := o.a.Kubectl("get", "pod", "-n", offloadedHere, p.Name, "-o", `jsonpath={.metadata.uid} {.status.conditions[?(@.type=="Ready")].status}`)
+		if want := string(p.UID) + " False"; err == nil && got != want {
+			err = fmt.Errorf("it is %q, want %q", got, want)
+		}
+		return err
+	})
+	tenant("activate")
+	o.wait(t)
+	if now := o.onVirtual(); now.UID != p.UID {
+		t.Errorf("another pod, %s, runs in place of %s", now.Name, p.Name)
 	}
 }
 
