@@ -19,6 +19,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
 // Authenticate gives the local cluster, the consumer, an identity in the remote one,
@@ -176,7 +177,7 @@ func (h *handshake) identityName() string { return identityName(h.provider.id) }
 // identityName is that of the Identity for a provider.
 func identityName(providerID string) string { return "controlplane-" + providerID }
 
-// ready returns the Tenant's credentials, if the provider has granted them before.
+// ready returns the Tenant's credentials, if the provider has granted them before and the consumer uses them.
 func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) {
 	var t authv1beta1.Tenant
 	err := h.provider.Client.Get(ctx, h.provider.named(h.tenantName()), &t)
@@ -189,7 +190,24 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 	if t.DeletionTimestamp != nil || !meta.IsStatusConditionTrue(t.Status.Conditions, authv1beta1.ConditionReady) {
 		return nil, nil
 	}
+	if used, err := h.used(ctx, &t); !used || err != nil {
+		return nil, err
+	}
 	return t.Status.AuthParams, nil
+}
+
+// used tells whether the consumer has an identity with the key of the Tenant. A consumer that was installed anew has another
+// key, of which only a handshake tells: its Secret is not for everyone to read.
+func (h *handshake) used(ctx context.Context, t *authv1beta1.Tenant) (bool, error) {
+	var i authv1beta1.Identity
+	if err := h.consumer.Client.Get(ctx, h.consumer.named(h.identityName()), &i); err != nil {
+		return false, h.consumer.Explain("read the Identity", client.IgnoreNotFound(err))
+	}
+	if missing, err := identityNotReady(&i); missing != "" || err != nil {
+		return false, nil //nolint:nilerr // the handshake mends it
+	}
+	c, err := credentials.ParseCertificate(i.Spec.AuthParams.SignedCRT)
+	return err == nil && c.For(t.Spec.CSR), nil
 }
 
 // addressMissing says that the credentials of a Tenant do not have the address that is configured for the API server. After
@@ -207,7 +225,7 @@ func (e *end) addressMissing(ctx context.Context, tenant string, granted *authv1
 	return "", nil
 }
 
-// nonce lets the provider create a nonce, unless there is a Tenant that is ready.
+// nonce lets the provider create a nonce, unless there is a Tenant that is ready and serves the consumer.
 func (h *handshake) nonce() *step {
 	e := h.provider
 	return &step{
