@@ -246,7 +246,7 @@ func (h *handshake) nonce() *step {
 // makeNonce returns the nonce for the peer, once the controller has made it.
 func (e *end) makeNonce(ctx context.Context) (nonce []byte, missing string, err error) {
 	s := &corev1.Secret{ObjectMeta: e.metadata(authv1beta1.NonceSecret).of("", map[string]string{authv1beta1.LabelNonce: networkingv1beta1.LabelTrue})}
-	if err := e.readOrCreate(ctx, s); err != nil {
+	if _, err := e.readOrCreate(ctx, s); err != nil {
 		return nil, "", err
 	}
 	if nonce = s.Data[authv1beta1.NonceKey]; len(nonce) == 0 {
@@ -268,7 +268,7 @@ func (h *handshake) signature() *step {
 				ObjectMeta: e.metadata(authv1beta1.SignedNonceSecret).of("", map[string]string{authv1beta1.LabelSignedNonce: networkingv1beta1.LabelTrue}),
 				Data:       map[string][]byte{authv1beta1.NonceKey: h.nonceText},
 			}
-			if err := e.readOrCreate(ctx, s); err != nil {
+			if _, err := e.readOrCreate(ctx, s); err != nil {
 				return "", err
 			}
 			if !bytes.Equal(s.Data[authv1beta1.NonceKey], h.nonceText) {
@@ -296,15 +296,15 @@ func (h *handshake) signature() *step {
 	}
 }
 
-// readOrCreate reads a Secret into s, or creates it as s is.
-func (e *end) readOrCreate(ctx context.Context, s *corev1.Secret) error {
+// readOrCreate reads a Secret into s, or creates it as s is. made: it did the latter.
+func (e *end) readOrCreate(ctx context.Context, s *corev1.Secret) (made bool, err error) {
 	wanted := s.DeepCopy()
-	err := e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)
+	err = e.Client.Get(ctx, client.ObjectKeyFromObject(s), s)
 	if apierrors.IsNotFound(err) {
 		*s = *wanted
-		return e.Explain("create Secret "+s.Name, e.write.Create(ctx, s))
+		return true, e.Explain("create Secret "+s.Name, e.write.Create(ctx, s))
 	}
-	return e.Explain("read Secret "+wanted.Name, err)
+	return false, e.Explain("read Secret "+wanted.Name, err)
 }
 
 // tenant lets the provider check what the consumer proves.

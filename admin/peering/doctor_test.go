@@ -9,11 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/doctor"
+	"github.com/sluice-net/sluice/admin/peering"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/credentialtest"
 )
@@ -137,4 +140,36 @@ spec: {clusterID: rome, authzPolicy: TolerateNoHandshake, tenantCondition: ` + c
 			return err
 		})
 	}
+	t.Run("create identity", func(t *testing.T) { testCreateIdentity(t, rome, right, credentialtest.TokenKubeconfig(away)) })
+	t.Run("create resourceslice", func(t *testing.T) {
+		in := rome.as(t, func(o *access.Options) { o.Namespace, o.NamespaceGiven = "default", true })
+		err := peering.Request(t.Context(), in, peering.Metadata{Name: "slice", RemoteClusterID: "milan"}, peering.Slice{}, options(), nil)
+		if err == nil || !strings.Contains(err.Error(), "run the command with -n liqo-tenant-milan") {
+			t.Errorf("in another namespace: %v", err)
+		}
+		if err := rome.Get(t.Context(), "default", "slice", new(authv1beta1.ResourceSlice)); !apierrors.IsNotFound(err) {
+			t.Errorf("the slice: %v", err)
+		}
+	})
+}
+
+// testCreateIdentity is for where there is an identity for milan in Secret liqo-tenant-milan/identity.
+func testCreateIdentity(t *testing.T, rome *side, right, away []byte) {
+	given := func(kubeconfig []byte, timeout time.Duration, want string) {
+		t.Helper()
+		o := options()
+		o.Timeout = timeout
+		err := peering.CreateIdentity(t.Context(), rome.access, peering.Given{ProviderID: "milan", Kubeconfig: kubeconfig}, o, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v; want %q", err, want)
+		}
+	}
+	given(right, controlplanetest.Patience, "Secret liqo-tenant-milan/identity; nothing was changed")
+	if err := rome.Get(t.Context(), "liqo-tenant-milan", "controlplane-milan", new(corev1.Secret)); !apierrors.IsNotFound(err) {
+		t.Errorf("the Secret: %v", err)
+	}
+	rome.Delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "identity"}})
+	given(right, controlplanetest.Patience, "")
+	given(away, 10*time.Second, "it cannot be reached") // although the controller still speaks well of those before
+	given(right, controlplanetest.Patience, "")
 }

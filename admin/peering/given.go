@@ -2,8 +2,10 @@ package peering
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -158,35 +160,45 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 			return e.Errorf("there is already an identity from a handshake, Identity %s/%s; nothing was changed: remove it first with 'liqoctl unauthenticate'", i.Namespace, i.Name)
 		}
 	}
+	if err := e.noOtherIdentity(ctx); err != nil {
+		return err
+	}
 	if g.Namespace == "" {
 		g.Namespace = TenantNamespaceName(e.id)
 	}
+	var before *corev1beta1.Condition // what the controller says of earlier credentials
+	var replaced time.Time            // when these took their place; zero: they did not
 	var p plan
 	space := p.add(nil, e.tenantNamespace())
 	given := p.add(after(space), &step{
 		in: e.Cluster, waiting: "Ensuring the Secret of the identity", done: "Secret of the identity correctly ensured",
-		try: func(ctx context.Context) (string, error) {
-			return "", e.ensureIdentitySecret(ctx, NewIdentitySecret(e.metadata(""), g))
+		try: func(ctx context.Context) (_ string, err error) {
+			if before, err = e.apiServerCondition(ctx); err != nil {
+				return "", err
+			}
+			changed, err := e.ensureIdentitySecret(ctx, NewIdentitySecret(e.metadata(""), g))
+			if changed {
+				replaced = time.Now()
+			}
+			return "", err
 		},
 	})
 	p.add(after(given), &step{
 		in: e.Cluster, waiting: "Waiting for the API server of cluster " + g.ProviderID, done: "API server of cluster " + g.ProviderID + " accepts the credentials",
 		detailed: true, clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
-			fc := new(corev1beta1.ForeignCluster)
-			if err := e.Client.Get(ctx, client.ObjectKey{Name: g.ProviderID}, fc); client.IgnoreNotFound(err) != nil {
-				return "", e.Explain("read ForeignCluster "+g.ProviderID, err)
+			c, err := e.apiServerCondition(ctx)
+			switch {
+			case err != nil:
+				return "", err
+			case c == nil:
+				return "the controller has not contacted the API server of cluster " + g.ProviderID + " yet", nil
+			case c.Status != corev1beta1.StatusEstablished:
+				return c.Message, nil
+			case before != nil && equality.Semantic.DeepEqual(*before, *c) && time.Since(replaced) < timeToTry:
+				return "the controller has not tried the new credentials at the API server of cluster " + g.ProviderID + " yet", nil
 			}
-			for _, c := range fc.Status.Conditions {
-				switch {
-				case c.Type != corev1beta1.ConditionAPIServer:
-				case c.Status == corev1beta1.StatusEstablished:
-					return "", nil
-				default:
-					return c.Message, nil
-				}
-			}
-			return "the controller has not contacted the API server of cluster " + g.ProviderID + " yet", nil
+			return "", nil
 		},
 	})
 	if err := p.run(ctx, tell); err != nil {
@@ -197,6 +209,58 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 			"otherwise, in cluster %[2]s, bind the user to ClusterRole %[3]s in that namespace, as 'liqoctl create tenant' does", g.Namespace, g.ProviderID, authv1beta1.RemoteControlPlaneRole))
 	}
 	return nil
+}
+
+// timeToTry is how long it takes the controller at most to try new credentials, and to say that they do not serve: it asks at
+// once, or after one round of questions. While they serve as well as those before, it says nothing new.
+const timeToTry = 12 * time.Second
+
+// apiServerCondition is what the controller says of the provider's API server; nil: nothing.
+func (e *end) apiServerCondition(ctx context.Context) (*corev1beta1.Condition, error) {
+	fc := new(corev1beta1.ForeignCluster)
+	if err := e.Client.Get(ctx, client.ObjectKey{Name: e.peer.id}, fc); client.IgnoreNotFound(err) != nil {
+		return nil, e.Explain("read ForeignCluster "+e.peer.id, err)
+	}
+	for i := range fc.Status.Conditions {
+		if c := &fc.Status.Conditions[i]; c.Type == corev1beta1.ConditionAPIServer {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+// noOtherIdentity fails if there is a Secret under another name that the controllers prefer: the oldest one counts, in
+// whichever namespace it is.
+func (e *end) noOtherIdentity(ctx context.Context) error {
+	all, err := e.identitySecrets(ctx)
+	if apierrors.IsForbidden(err) {
+		all, err = e.identitySecrets(ctx, client.InNamespace(e.namespace))
+	}
+	if err != nil && !apierrors.IsForbidden(err) {
+		return e.Explain("list Secrets", err)
+	}
+	own := e.named(identityName(e.peer.id))
+	if len(all) > 0 {
+		if name := client.ObjectKeyFromObject(&all[0]); name != own {
+			return e.Errorf("there is already an identity for cluster %s, Secret %s; nothing was changed: delete it with 'kubectl -n %s delete secret %s', or put the new credentials into it", e.peer.id, name, name.Namespace, name.Name)
+		}
+	}
+	return nil
+}
+
+// identitySecrets are the metadata of the Secrets with credentials for the peer, oldest first. Of the Secrets nothing else is
+// read.
+func (e *end) identitySecrets(ctx context.Context, in ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	err := e.Client.List(ctx, &list, append(in, client.MatchingLabels{
+		authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: e.peer.id,
+	})...)
+	all := slices.DeleteFunc(list.Items, func(s metav1.PartialObjectMetadata) bool { return s.DeletionTimestamp != nil })
+	slices.SortFunc(all, func(a, b metav1.PartialObjectMetadata) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	return all, err
 }
 
 // timeToAskProvider bounds the question for rights.
@@ -228,41 +292,39 @@ func (e *end) rightsToCreateIdentity() (all []access.Permission) {
 	return append(all, access.Permission{Verb: "list", Group: authv1beta1.GroupVersion.Group, Resource: "identities", Namespace: e.namespace})
 }
 
-// ensureIdentitySecret makes the Secret, or gives the one that is there other credentials.
-func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) error {
+// ensureIdentitySecret makes the Secret, or gives the one that is there other credentials. changed: they are
+// others than before.
+func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) (changed bool, err error) {
 	live := wanted.DeepCopy()
-	if err := e.readOrCreate(ctx, live); err != nil {
-		return err
+	made, err := e.readOrCreate(ctx, live)
+	if made || err != nil {
+		return made, err
 	}
 	for _, l := range []string{authv1beta1.LabelIdentityType, networkingv1beta1.LabelRemoteClusterID} {
 		if live.Labels[l] == wanted.Labels[l] {
 			continue
 		}
-		return &complaint{fmt.Sprintf("Secret %s/%s already exists but is not an identity for cluster %s: delete or rename it", live.Namespace, live.Name, e.peer.id)}
+		return false, &complaint{fmt.Sprintf("Secret %s/%s already exists but is not an identity for cluster %s: delete or rename it", live.Namespace, live.Name, e.peer.id)}
 	}
 	const remote = authv1beta1.AnnotationRemoteTenantNamespace
 	if bytes.Equal(live.Data[authv1beta1.KubeconfigKey], wanted.Data[authv1beta1.KubeconfigKey]) && live.Annotations[remote] == wanted.Annotations[remote] {
-		return nil
+		return false, nil
 	}
 	before := live.DeepCopy()
 	live.Data = wanted.Data
 	metav1.SetMetaDataAnnotation(&live.ObjectMeta, remote, wanted.Annotations[remote])
-	return e.Explain("change Secret "+live.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
+	changed = !bytes.Equal(before.Data[authv1beta1.KubeconfigKey], wanted.Data[authv1beta1.KubeconfigKey])
+	return changed, e.Explain("change Secret "+live.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
 }
 
-// givenCredentials tells of the credentials for the peer that users have made. What the user may not see is not there. Of the
-// Secrets nothing but the metadata is read.
+// givenCredentials tells of the credentials for the peer that users have made. What the user may not see is not there.
 func (e *end) givenCredentials(ctx context.Context) (texts []string, err error) {
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err = e.Client.List(ctx, &list, client.InNamespace(e.namespace), client.MatchingLabels{
-		authv1beta1.LabelIdentityType: string(authv1beta1.ControlPlaneIdentity), networkingv1beta1.LabelRemoteClusterID: e.peer.id,
-	})
+	all, err := e.identitySecrets(ctx, client.InNamespace(e.namespace))
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, e.Explain("list Secrets in namespace "+e.namespace, err)
 	}
-	for i := range list.Items {
-		if s := &list.Items[i]; metav1.GetControllerOf(s) == nil && s.DeletionTimestamp == nil {
+	for i := range all {
+		if s := &all[i]; metav1.GetControllerOf(s) == nil {
 			texts = append(texts, fmt.Sprintf("Secret %s/%s with credentials for cluster %s is kept, because no controller created it: 'kubectl -n %s delete secret %s' deletes it",
 				s.Namespace, s.Name, e.peer.id, s.Namespace, s.Name))
 		}

@@ -59,6 +59,9 @@ func request(ctx context.Context, consumer, provider *access.Cluster, m Metadata
 	if e.namespaceFound() == nil {
 		return e.Errorf("there is no tenant namespace for cluster %s; nothing was changed: run 'liqoctl authenticate' first", m.RemoteClusterID)
 	}
+	if err := e.requireTenantNamespace(ctx); err != nil {
+		return err
+	}
 	m.Namespace, e.peer.Cluster = e.namespace, provider
 	without := false
 	if s.VirtualNode { // no controller would make it
@@ -83,6 +86,65 @@ func request(ctx context.Context, consumer, provider *access.Cluster, m Metadata
 		tell.Warning(e.Name, "Only the resources are granted: there is no virtual node, because offloading is not enabled in this cluster; enable it with the following command, then run this command again: "+e.enableOffloading())
 	}
 	return nil
+}
+
+// requireTenantNamespace fails if the user has named a namespace from which nothing is copied to the provider: one that has
+// neither the label of the peering nor an object of it.
+func (e *end) requireTenantNamespace(ctx context.Context) error {
+	if n := e.namespaceFound(); !e.NamespaceGiven || n.Labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue ||
+		len(e.found.configurations) > 0 || len(e.found.gateways()) > 0 {
+		return nil
+	}
+	here, err := e.identityNamespaces(ctx, client.InNamespace(e.namespace))
+	if apierrors.IsForbidden(err) || len(here) > 0 {
+		return nil // the provider's answer, or none, tells
+	}
+	if err != nil {
+		return err
+	}
+	everywhere, hint := *e.Cluster, "create the ResourceSlice where the identity for that cluster is"
+	everywhere.NamespaceGiven = false
+	all := &end{Cluster: &everywhere, peer: e.peer, options: e.options}
+	names, err := all.identityNamespaces(ctx)
+	if err != nil || len(names) == 0 { // which a user of one namespace may not ask
+		if spaces, err := all.namespaces(ctx); err == nil {
+			names = (&found{namespaces: spaces}).labelled(e.peer.id)
+		}
+	}
+	if len(names) > 0 {
+		hint = "run the command with -n " + names[0]
+	}
+	return e.Errorf("namespace %s is not a tenant namespace of cluster %s: nothing in it is sent to that cluster; nothing was changed; %s", e.namespace, e.peer.id, hint)
+}
+
+// identityNamespaces are those that have a Tenant or an identity of the peer.
+func (e *end) identityNamespaces(ctx context.Context, in ...client.ListOption) (names []string, err error) {
+	secrets, err := e.identitySecrets(ctx, in...)
+	if err != nil {
+		return nil, e.Explain("list Secrets", err)
+	}
+	for i := range secrets {
+		names = append(names, secrets[i].Namespace)
+	}
+	var identities authv1beta1.IdentityList
+	if err := e.list(ctx, "Identities", &identities, in...); err != nil {
+		return nil, err
+	}
+	for i := range identities.Items {
+		if o := &identities.Items[i]; string(o.Spec.ClusterID) == e.peer.id {
+			names = append(names, o.Namespace)
+		}
+	}
+	var tenants authv1beta1.TenantList
+	if err := e.list(ctx, "Tenants", &tenants, in...); err != nil {
+		return nil, err
+	}
+	for i := range tenants.Items {
+		if o := &tenants.Items[i]; string(o.Spec.ClusterID) == e.peer.id {
+			names = append(names, o.Namespace)
+		}
+	}
+	return names, nil
 }
 
 func (e *end) sliceMade(slice *authv1beta1.ResourceSlice) *step {
