@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,14 +66,15 @@ func tenantFindings(t *authv1beta1.Tenant) []Finding {
 		return nil
 	case c.Reason == authv1beta1.ReasonRoleBindingMissing:
 		return on(fail("%s", c.Message).because("with authzPolicy %s you grant the rights by hand, and no user has them", t.Spec.AuthzPolicy).
-			fix("%s", bind(t.Namespace, "USER")))
+			fix("%s", bind(t.Namespace, "USER", string(id))))
 	}
 	return on(fail("%s", c.Message).because("the controller says %s", c.Reason).fix("fix what it names; liqoctl authenticate creates all of it again"))
 }
 
 // bind is the command by which a provider gives a user the rights of a consumer.
-func bind(namespace, user string) string {
-	return fmt.Sprintf("kubectl -n %s create rolebinding %s --clusterrole=%[2]s --user=%s", namespace, authv1beta1.RemoteControlPlaneRole, user)
+func bind(namespace, user, consumer string) string {
+	return fmt.Sprintf("kubectl -n %[1]s create rolebinding %[2]s --clusterrole=%[2]s --user=%[3]s && kubectl -n %[1]s label rolebinding %[2]s %[4]s=%[5]s",
+		namespace, authv1beta1.RemoteControlPlaneRole, user, networkingv1beta1.LabelRemoteClusterID, consumer)
 }
 
 // identity is what the controller says of the identity of this cluster in the other one; nil: there is none.
@@ -152,7 +154,7 @@ func (e *end) denied(format string, args ...any) Finding {
 	}
 	return fail(format, args...).
 		because("no RoleBinding there, or one for another user, binds %s to ClusterRole %s; or the namespace is another one", of, authv1beta1.RemoteControlPlaneRole).
-		fix(what, e.id, bind(e.peer.Foreign.Status.TenantNamespace.Remote, user))
+		fix(what, e.id, bind(e.peer.Foreign.Status.TenantNamespace.Remote, user, cmp.Or(e.cluster.Installation.ClusterID, "CONSUMER")))
 }
 
 // shookHands tells whether a handshake made the identity of this cluster in the other one.

@@ -458,6 +458,9 @@ func (h *handshake) removeIdentity(providerGone bool) *step {
 func (h *handshake) removeTenant() *step {
 	e := h.provider
 	return e.forgetIdentity("Tenant", authv1beta1.NonceSecret, e.givenRights, func(ctx context.Context) (found []client.Object, err error) {
+		if found, err = e.ownBindings(ctx); err != nil {
+			return nil, err
+		}
 		var list authv1beta1.TenantList
 		err = e.list(ctx, "Tenants", &list, client.InNamespace(e.namespace))
 		for i := range list.Items {

@@ -96,7 +96,7 @@ spec: {clusterID: rome, authzPolicy: TolerateNoHandshake, tenantCondition: ` + c
 		in           *side
 		object, says string
 	}{
-		{"no RoleBinding", func() { tenant("Active"); secret(right, "liqo-tenant-rome") }, milan, "Tenant liqo-tenant-rome/rome", "kubectl create rolebinding liqo-binding-liqo-remote-controlplane -n liqo-tenant-rome "},
+		{"no RoleBinding", func() { tenant("Active"); secret(right, "liqo-tenant-rome") }, milan, "Tenant liqo-tenant-rome/rome", "liqoctl create tenant -n liqo-tenant-rome --remote-cluster-id rome --user NAME, "},
 		{"no RoleBinding, at the consumer", func() {}, rome, "ForeignCluster milan", "no RoleBinding there"},
 		{"a RoleBinding for another user", func() { mended(); bound("somebody") }, rome, "ForeignCluster milan", "for another user"},
 		{"a Secret without its annotation", func() { mended(); secret(right, "") }, rome, "ForeignCluster milan", "liqo.io/remote-tenant-namespace"},

@@ -36,11 +36,11 @@ func NewTenantObjects(m Metadata, user string) (*corev1.Namespace, *rbacv1.RoleB
 	space := NewTenantNamespace(Metadata{Name: m.Namespace, RemoteClusterID: m.RemoteClusterID, Labels: m.Labels, Annotations: m.Annotations})
 	binding := &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-		ObjectMeta: m.of("", nil),
+		ObjectMeta: m.of("", map[string]string{LabelManagedBy: FieldOwner}),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authv1beta1.RemoteControlPlaneRole},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
-	binding.Name = "liqo-binding-" + authv1beta1.RemoteControlPlaneRole
+	binding.Name = authv1beta1.RemoteControlPlaneRole // not that which the controller makes after a handshake
 	tenant := &authv1beta1.Tenant{
 		ObjectMeta: m.of(m.RemoteClusterID, nil),
 		Spec: authv1beta1.TenantSpec{
@@ -340,11 +340,31 @@ func (e *end) givenRights(ctx context.Context) (texts []string, err error) {
 	}
 	for i := range list.Items {
 		b := &list.Items[i]
-		if metav1.GetControllerOf(b) != nil || b.DeletionTimestamp != nil || b.RoleRef.Kind != "ClusterRole" || b.RoleRef.Name != authv1beta1.RemoteControlPlaneRole {
+		if metav1.GetControllerOf(b) != nil || b.DeletionTimestamp != nil || !bindsConsumer(b) {
 			continue
 		}
 		texts = append(texts, fmt.Sprintf("RoleBinding %s/%s, by which a user may write there for cluster %s, is kept, because no controller created it: 'kubectl -n %s delete rolebinding %s' deletes it",
 			b.Namespace, b.Name, e.peer.id, b.Namespace, b.Name))
 	}
 	return texts, nil
+}
+
+// bindsConsumer tells whether a RoleBinding gives the rights of a consumer.
+func bindsConsumer(b *rbacv1.RoleBinding) bool {
+	return b.RoleRef.Kind == "ClusterRole" && b.RoleRef.Name == authv1beta1.RemoteControlPlaneRole
+}
+
+// ownBindings are those that CreateTenant has made. What the user may not see is not there.
+func (e *end) ownBindings(ctx context.Context) (found []client.Object, err error) {
+	var list rbacv1.RoleBindingList
+	err = e.Client.List(ctx, &list, client.InNamespace(e.namespace), client.MatchingLabels{LabelManagedBy: FieldOwner, networkingv1beta1.LabelRemoteClusterID: e.peer.id})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, e.Explain("list RoleBindings in namespace "+e.namespace, err)
+	}
+	for i := range list.Items {
+		if b := &list.Items[i]; bindsConsumer(b) {
+			found = append(found, b)
+		}
+	}
+	return found, nil
 }

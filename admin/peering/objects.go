@@ -34,8 +34,8 @@ const (
 // FieldOwner is the name under which everything is written.
 const FieldOwner = "liqoctl"
 
-// LabelManagedBy, with the value FieldOwner, marks the namespaces that were made
-// here. Only those are deleted again.
+// LabelManagedBy, with the value FieldOwner, marks the namespaces and the
+// RoleBindings that were made here. Only those are deleted again.
 const LabelManagedBy = "app.kubernetes.io/managed-by"
 
 // Metadata is what the objects of a peering have in common.

@@ -190,7 +190,7 @@ clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], us
 		t.Errorf("it asks for a virtual node: %s", asks)
 	}
 
-	const names = "namespace/liqo-tenant-milan\nrolebinding.rbac.authorization.k8s.io/liqo-binding-liqo-remote-controlplane\ntenant.authentication.liqo.io/milan\n"
+	const names = "namespace/liqo-tenant-milan\nrolebinding.rbac.authorization.k8s.io/liqo-remote-controlplane\ntenant.authentication.liqo.io/milan\n"
 	if diff := cmp.Diff(names, rome.must(t, append(let, "-o", "name")...)); diff != "" {
 		t.Errorf("what is printed for the provider (-want +got):\n%s", diff)
 	}
@@ -200,14 +200,12 @@ clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}], us
 	}
 
 	got := milan.liqoctl(t, "unpeer", "--remote-kubeconfig", rome.Kubeconfig)
-	for _, kept := range []string{
-		" WARN   (local) Secret liqo-tenant-rome/controlplane-rome with credentials for cluster rome is kept, because no controller created it: 'kubectl -n liqo-tenant-rome delete secret controlplane-rome' deletes it\n",
-		" WARN   (remote) RoleBinding liqo-tenant-milan/liqo-binding-liqo-remote-controlplane, by which a user may write there for cluster milan, is kept, because no controller created it: " +
-			"'kubectl -n liqo-tenant-milan delete rolebinding liqo-binding-liqo-remote-controlplane' deletes it\n",
-	} {
-		if got.code != 0 || !strings.Contains(got.stderr, kept) {
-			t.Errorf("unpeer, without %q: %+v", kept, got)
-		}
+	const kept = " WARN   (local) Secret liqo-tenant-rome/controlplane-rome with credentials for cluster rome is kept, because no controller created it: 'kubectl -n liqo-tenant-rome delete secret controlplane-rome' deletes it\n"
+	if got.code != 0 || !strings.Contains(got.stderr, kept) || strings.Contains(got.stderr, "RoleBinding") {
+		t.Errorf("unpeer, without %q: %+v", kept, got)
+	}
+	if left := rome.all(t, "rolebindings"); strings.Contains(left, "liqo-remote-controlplane") {
+		t.Errorf("left: %s", left)
 	}
 }
 

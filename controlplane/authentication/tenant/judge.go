@@ -130,7 +130,7 @@ func (f facts) withoutHandshake() decision {
 	return decision{
 		reason: authv1beta1.ReasonRoleBindingMissing, authorized: true,
 		message: fmt.Sprintf("no user is bound to ClusterRole %s in this namespace, so cluster %s can ask for nothing: "+
-			"kubectl create rolebinding liqo-binding-%[1]s -n %[3]s --clusterrole=%[1]s --user=NAME, the name in its certificate (CN)",
+			"liqoctl create tenant -n %[3]s --remote-cluster-id %[2]s --user NAME, the name in its certificate (CN)",
 			authv1beta1.RemoteControlPlaneRole, t.Spec.ClusterID, t.Namespace),
 	}
 }
