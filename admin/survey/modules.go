@@ -8,19 +8,22 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
-// Role is what the peer is for this cluster; empty: the controller does not tell.
-func (p *Peer) Role() corev1beta1.Role {
-	if p.Foreign == nil {
-		return ""
+// Role is what a peer is for this cluster; empty: the controller does not tell.
+func (c *Cluster) Role(p *Peer) corev1beta1.Role {
+	switch {
+	case p.Foreign != nil:
+		return p.Foreign.Status.Role
+	case c.Unread("ForeignCluster"):
+		return corev1beta1.UnknownRole
 	}
-	return p.Foreign.Status.Role
+	return ""
 }
 
 // Authentication tells how the authentication between this cluster and a peer is, with what is not as it should be: the
 // module, and whether the API server of a provider answers.
-func (p *Peer) Authentication() (Health, []string) {
+func (c *Cluster) Authentication(p *Peer) (Health, []string) {
 	if p.Foreign == nil {
-		return Disabled, nil
+		return c.untold(), nil
 	}
 	m := p.Foreign.Status.Modules.Authentication
 	m.Conditions = append(m.Conditions[:len(m.Conditions):len(m.Conditions)], p.Foreign.Status.Conditions...)
@@ -28,11 +31,19 @@ func (p *Peer) Authentication() (Health, []string) {
 }
 
 // Offloading tells how the virtual nodes of a peer are.
-func (p *Peer) Offloading() (Health, []string) {
+func (c *Cluster) Offloading(p *Peer) (Health, []string) {
 	if p.Foreign == nil {
-		return Disabled, nil
+		return c.untold(), nil
 	}
 	return moduleHealth(p.Foreign.Status.Modules.Offloading)
+}
+
+// untold is how a module is of which no ForeignCluster tells.
+func (c *Cluster) untold() Health {
+	if c.Unread("ForeignCluster") {
+		return Unknown
+	}
+	return Disabled
 }
 
 // VirtualNode tells how one virtual node is, by its conditions.

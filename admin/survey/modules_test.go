@@ -65,13 +65,28 @@ func TestForeignClusters(t *testing.T) {
 			s := f.build(&access.Cluster{}, tt.options)
 			for i := range s.Peers {
 				if p := &s.Peers[i]; p.Peered() {
-					health, alerts := p.Authentication()
-					got = append(got, fmt.Sprintf("%s %s %s %s %v %d", p.ID, p.Namespace, p.Role(), health, alerts, len(p.Slices)))
+					health, alerts := s.Authentication(p)
+					got = append(got, fmt.Sprintf("%s %s %s %s %v %d", p.ID, p.Namespace, s.Role(p), health, alerts, len(p.Slices)))
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestForeignClustersUnread: what cannot be read is not known, rather than not there.
+func TestForeignClustersUnread(t *testing.T) {
+	s := peering().build(&access.Cluster{}, Options{})
+	s.Gaps = []Gap{{What: "ForeignClusters", Kind: "ForeignCluster"}}
+	p := s.Peer("milan")
+	authentication, _ := s.Authentication(p)
+	offloading, _ := s.Offloading(p)
+	if role := s.Role(p); role != corev1beta1.UnknownRole || authentication != Unknown || offloading != Unknown {
+		t.Errorf("the role is %q, authentication %s, offloading %s", role, authentication, offloading)
+	}
+	if st := s.Status(p, nil); st.Authentication != nil || st.Offloading != nil {
+		t.Errorf("the status tells of authentication: %+v, offloading: %+v", st.Authentication, st.Offloading)
 	}
 }

@@ -138,10 +138,10 @@ func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 	if o := p.Connection; o != nil {
 		s.State, s.Latency = string(o.Status.Value), o.Status.Latency.Value
 	}
-	if h, alerts := p.Authentication(); h != Disabled {
+	if h, alerts := c.Authentication(p); h != Disabled && h != Unknown {
 		s.Authentication = &ModuleState{h, alerts}
 	}
-	if h, alerts := p.Offloading(); h != Disabled {
+	if h, alerts := c.Offloading(p); h != Disabled && h != Unknown {
 		s.Offloading = &ModuleState{h, alerts}
 	}
 	g := p.Gateway

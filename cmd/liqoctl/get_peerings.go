@@ -23,7 +23,8 @@ func getPeeringsCommand(a *app) *cobra.Command {
 		Short:   "List the peerings of a cluster",
 		Long: `List the peerings of a cluster, or those with the given clusters: this cluster's end of the tunnel,
 whether it is connected, and the CIDRs by which pods of the other cluster are reached from here. -o wide also shows the
-other cluster's role: a Consumer asks this cluster for resources, a Provider is asked by it.`,
+other cluster's role: a Consumer asks this cluster for resources, a Provider is asked by it; Unknown is neither, or you
+may not see it.`,
 		Args:    cobra.ArbitraryArgs,
 		Example: "  liqoctl get peerings\n  liqoctl get peerings milan -o json",
 	}
@@ -50,7 +51,7 @@ other cluster's role: a Consumer asks this cluster for resources, a Provider is 
 		if len(ids) == 0 {
 			notAll = incomplete(cluster, in)
 		}
-		rows := peeringRows(peers)
+		rows := peeringRows(cluster, peers)
 		switch {
 		case out.given() && out.format != formatWide:
 			return errors.Join(out.data(rows), notAll)
@@ -81,10 +82,10 @@ type peeringRow struct {
 	Created    time.Time                         `json:"created,omitzero"`
 }
 
-func peeringRows(peers []*survey.Peer) []peeringRow {
+func peeringRows(s *survey.Cluster, peers []*survey.Peer) []peeringRow {
 	rows := []peeringRow{}
 	for _, p := range peers {
-		row := peeringRow{ID: p.ID, Namespace: p.Namespace, Role: p.Role()}
+		row := peeringRow{ID: p.ID, Namespace: p.Namespace, Role: s.Role(p)}
 		if conf := p.Configuration; conf != nil {
 			row.PodCIDR, row.Created = conf.Spec.Remote.CIDR.Pod, conf.CreationTimestamp.Time
 			if conf.Status.Remote != nil {

@@ -21,7 +21,7 @@ func infoCommand(a *app) *cobra.Command {
 		Use:   "info",
 		Short: "Show the installation in a cluster and its peerings",
 		Long: `Show the installation in a cluster, its state, and the peerings of the cluster. The role is that of the
-other cluster: a Provider is asked for resources, a Consumer asks for them, Unknown is neither.
+other cluster: a Provider is asked for resources, a Consumer asks for them; Unknown is neither, or you may not see it.
 
 Objects that you may not read are left out, and a line on stderr names them. The exit code is 1 if there may be peerings
 that are not shown. With --get, only one value is printed, for scripts; "clusterid" is short for "local.clusterID". The
@@ -91,9 +91,9 @@ Exposed IPs are addresses that IP objects make known to all peers, with their ad
 A peer reaches each of them by the same host part in its own prefix for that CIDR; run 'liqoctl info peer' there to see
 the prefix.
 
-The roles are the peer's: a Consumer asks this cluster for resources, a Provider is asked by it; Unknown is neither. If
-this cluster has the gateway server, the peer has the client. The address is always that of the server, as the client
-needs it.`,
+The roles are the peer's: a Consumer asks this cluster for resources, a Provider is asked by it; Unknown is neither, or
+you may not see it. If this cluster has the gateway server, the peer has the client. The address is always that of the
+server, as the client needs it.`,
 		Example: `  liqoctl info peer
   liqoctl info peer milan
 

@@ -103,10 +103,10 @@ func infoOf(s *survey.Cluster) info {
 			continue
 		}
 		health, _ := s.Health(p)
-		authentication, _ := p.Authentication()
-		offloading, _ := p.Offloading()
+		authentication, _ := s.Authentication(p)
+		offloading, _ := s.Offloading(p)
 		i.Peerings.Peers = append(i.Peerings.Peers, peeringInfo{
-			ClusterID: p.ID, Role: peerRole(p), NetworkingStatus: health,
+			ClusterID: p.ID, Role: peerRole(s, p), NetworkingStatus: health,
 			AuthenticationStatus: authentication, OffloadingStatus: offloading,
 		})
 	}
@@ -254,9 +254,9 @@ type peerConnection struct {
 // peerInfoOf is what a reading of a cluster says of a peer.
 func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 	var i peerInfo
-	i.Info.ClusterID, i.Info.Role = p.ID, peerRole(p)
-	i.Authentication = authenticationOf(p)
-	i.Offloading = offloadingOf(p)
+	i.Info.ClusterID, i.Info.Role = p.ID, peerRole(s, p)
+	i.Authentication = authenticationOf(s, p)
+	i.Offloading = offloadingOf(s, p)
 	health, alerts := s.Health(p)
 	i.Network.Status = health
 	for _, a := range alerts {
@@ -286,9 +286,9 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 }
 
 // authenticationOf is what a reading says of who asks whom.
-func authenticationOf(p *survey.Peer) peerAuthentication {
+func authenticationOf(c *survey.Cluster, p *survey.Peer) peerAuthentication {
 	a := peerAuthentication{ResourceSlices: []sliceInfo{}}
-	a.Status, a.Alerts = p.Authentication()
+	a.Status, a.Alerts = c.Authentication(p)
 	if p.Foreign != nil {
 		a.APIServerAddr = cmp.Or(p.Foreign.Status.ForeignProxyURL, p.Foreign.Status.APIServerURL)
 	}
@@ -322,9 +322,9 @@ func lacks(s *authv1beta1.ResourceSlice) (alerts []string) {
 }
 
 // offloadingOf is what a reading says of the virtual nodes.
-func offloadingOf(p *survey.Peer) peerOffloading {
+func offloadingOf(s *survey.Cluster, p *survey.Peer) peerOffloading {
 	o := peerOffloading{VirtualNodes: []virtualNodeInfo{}}
-	o.Status, o.Alerts = p.Offloading()
+	o.Status, o.Alerts = s.Offloading(p)
 	for i := range p.VirtualNodes {
 		v := &p.VirtualNodes[i]
 		n := virtualNodeInfo{Name: v.Name, ResourceSlice: v.Labels[authv1beta1.LabelResourceSliceName], Resources: v.Spec.ResourceQuota.Hard}
@@ -341,8 +341,8 @@ func offloadingOf(p *survey.Peer) peerOffloading {
 }
 
 // peerRole is what the peer is: where the controller does not tell, as one of an earlier version, what its gateway is.
-func peerRole(p *survey.Peer) string {
-	return cmp.Or(string(p.Role()), gatewayRole(p))
+func peerRole(s *survey.Cluster, p *survey.Peer) string {
+	return cmp.Or(string(s.Role(p)), gatewayRole(p))
 }
 
 // gatewayRole is what the peer's gateway is: the opposite of ours.

@@ -205,6 +205,9 @@ func TestInfoLooks(t *testing.T) {
 	golden.Compare(t, "testdata/info/info-without-agents.json", printed(t, formatJSON, infoOf(withoutAgents()).Health))
 	nothing := infoOf(&survey.Cluster{Installation: survey.Installation{Namespace: "liqo"}})
 	golden.Compare(t, "testdata/info/info-nothing.txt", shown(func(p *console.Page) { nothing.write(p, true) }))
+	few := romeSurvey()
+	few.Gaps = []survey.Gap{{What: "ForeignClusters", Kind: "ForeignCluster"}}
+	golden.Compare(t, "testdata/info/info-foreign-unseen.txt", shown(func(p *console.Page) { infoOf(few).write(p, false) }))
 	unseen := infoOf(&survey.Cluster{Gaps: []survey.Gap{{Kind: "Deployment"}, {Kind: "DaemonSet"}, {Kind: "Network"}, {Kind: "GatewayClient"}}})
 	golden.Compare(t, "testdata/info/info-unseen.txt", shown(func(p *console.Page) { unseen.write(p, true) }))
 	golden.Compare(t, "testdata/info/info-unseen.json", printed(t, formatJSON, unseen))
