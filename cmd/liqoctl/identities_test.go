@@ -239,6 +239,9 @@ func testPeeringUser(t *testing.T, milan *rome) {
 			if got.code != 0 || !strings.Contains(got.stderr, "only namespace liqo-tenant-rome is shown: the user of ") {
 				t.Errorf("%s of a user who sees one namespace: %+v", look, got)
 			}
+			if all := strings.Join(strings.Fields(strings.ReplaceAll(got.stdout+got.stderr, "│", " ")), " "); !strings.Contains(all, "There is no peering in namespace liqo-tenant-rome, the only one that you may read.") {
+				t.Errorf("%s does not say that another namespace may have peerings: %+v", look, got)
+			}
 		}
 	}
 	milan.liqoctl(t, "delete", "peering-user", "--consumer-cluster-id", "rome").want(t, "delete", "",

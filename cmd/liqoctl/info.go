@@ -24,8 +24,9 @@ func infoCommand(a *app) *cobra.Command {
 other cluster: a Provider is asked for resources, a Consumer asks for them; Unknown is neither, or you may not see it.
 
 Objects that you may not read are left out, and a line on stderr names them. The exit code is 1 if there may be peerings
-that are not shown. With --get, only one value is printed, for scripts; "clusterid" is short for "local.clusterID". The
-path is that of the output of -o json, in upper or lower case.`,
+that could not be read; if you may look into one namespace only, as the user of 'liqoctl generate peering-user' may, those
+of that namespace are all. With --get, only one value is printed, for scripts; "clusterid" is short for
+"local.clusterID". The path is that of the output of -o json, in upper or lower case.`,
 		Example: `  liqoctl info
   liqoctl info --verbose
 
@@ -178,13 +179,15 @@ const noPeers = "This cluster has no peering yet: 'liqoctl network connect' make
 const noPeersRead = "There is no peering that could be read."
 
 // noPeersIn is noPeers, unless they are only not seen: by who may not read them, or as one
-// namespace of c is looked into. Without c that is all of them.
+// namespace is looked into: that of c, or the only one that the user may read. Without c that is all of them.
 func noPeersIn(c *access.Cluster, s *survey.Cluster) string {
 	switch {
 	case !allPeersRead(s):
 		return noPeersRead
 	case c != nil && c.NamespaceGiven:
 		return fmt.Sprintf("There is no peering in namespace %s: without -n, those of all namespaces are shown.", c.Namespace)
+	case s.Within != "":
+		return fmt.Sprintf("There is no peering in namespace %s, the only one that you may read.", s.Within)
 	}
 	return noPeers
 }
