@@ -59,6 +59,8 @@ type GatewayState struct {
 	Version  string                           `json:"version,omitempty"`
 	Replicas int                              `json:"replicas"`
 	Ready    int                              `json:"ready"`
+	// PodsUnread says that the pods could not be read: their numbers, and who is active, mean nothing.
+	PodsUnread bool `json:"podsUnread,omitempty"`
 	// ActivePod is the pod that forwards, on ActiveNode.
 	ActivePod  string `json:"activePod,omitempty"`
 	ActiveNode string `json:"activeNode,omitempty"`
@@ -149,6 +151,7 @@ func (c *Cluster) Status(p *Peer, before *GatewayReport) Status {
 		return s
 	}
 	s.Gateway, s.Keys = g.state(), c.keyState(p)
+	s.Gateway.PodsUnread = c.Unread("Pod")
 	if !c.Unread("InternalNode") && !c.Unread("GeneveTunnel") {
 		joined, known, _ := c.Joined(p)
 		s.Nodes = &NodeState{Known: known, Joined: joined}

@@ -62,6 +62,18 @@ func keyDeleted() *survey.Cluster {
 	return s
 }
 
+// podsUnread is romeSurvey as somebody sees it who may not read pods.
+func podsUnread() *survey.Cluster {
+	s := romeSurvey()
+	for i := range s.Peers {
+		if g := s.Peers[i].Gateway; g != nil {
+			g.Pods = nil
+		}
+	}
+	s.Gaps = []survey.Gap{{What: "Pods", Kind: "Pod"}}
+	return s
+}
+
 // bothEnds adds the remote end of one of the peerings.
 func bothEnds(t statusTable) statusTable {
 	other := t.Peerings[0]
@@ -88,6 +100,7 @@ func TestNetworkStatusLooks(t *testing.T) {
 		"no-agents":     {statusOf(withoutAgents()), statusLook{rates: true}},
 		"key-deleted":   {statusOf(keyDeleted()), statusLook{rates: true}},
 		"nothing":       {statusTable{none: noPeersIn(nil, &survey.Cluster{})}, statusLook{rates: true}},
+		"no-pods":       {statusOf(podsUnread()), statusLook{wide: true}},
 		"columns-100":   {table, statusLook{rates: true, columns: 100}},
 		"columns-80":    {table, statusLook{rates: true, columns: 80}},
 		"columns-40":    {table, statusLook{rates: true, columns: 40}},

@@ -89,7 +89,7 @@ func (t statusTable) columns(l statusLook) []statusColumn {
 		statusColumn{header: "MTU", cost: 6, cell: mtuCell},
 		statusColumn{header: "KEY", cost: 7, cell: t.keyCell(func(k *survey.KeyState) time.Time { return k.Since })},
 		statusColumn{header: "HANDSHAKE", cost: 8, cell: t.keyCell(func(k *survey.KeyState) time.Time { return k.Handshake })},
-		statusColumn{header: "PODS", cost: 5, cell: gatewayCell(func(g *survey.GatewayState) string { return fmt.Sprintf("%d/%d", g.Ready, g.Replicas) })},
+		statusColumn{header: "PODS", cost: 5, cell: podsCell(func(g *survey.GatewayState) string { return fmt.Sprintf("%d/%d", g.Ready, g.Replicas) })},
 		statusColumn{header: "NODES", cost: 4, cell: nodesCell},
 	)
 	for _, m := range modules {
@@ -114,7 +114,7 @@ func (t statusTable) wideColumns() []statusColumn {
 		{header: "SERVER", cost: 11, cell: gatewayCell(func(g *survey.GatewayState) string { return g.Endpoint })},
 		{header: "ACTIVE POD", cost: 12, cell: gatewayCell(func(g *survey.GatewayState) string { return g.ActivePod })},
 		{header: "NODE", cost: 13, cell: gatewayCell(func(g *survey.GatewayState) string { return g.ActiveNode })},
-		{header: "RESTARTS", cost: 14, cell: gatewayCell(func(g *survey.GatewayState) string { return fmt.Sprint(g.Restarts) })},
+		{header: "RESTARTS", cost: 14, cell: podsCell(func(g *survey.GatewayState) string { return fmt.Sprint(g.Restarts) })},
 		{header: "VERSION", cost: 15, cell: gatewayCell(func(g *survey.GatewayState) string { return g.Version })},
 	}
 }
@@ -127,6 +127,16 @@ func gatewayCell(of func(*survey.GatewayState) string) func(*survey.Status) stri
 		}
 		return orUnknown(of(s.Gateway))
 	}
+}
+
+// podsCell is a cell about the pods of the gateway, if they could be read.
+func podsCell(of func(*survey.GatewayState) string) func(*survey.Status) string {
+	return gatewayCell(func(g *survey.GatewayState) string {
+		if g.PodsUnread {
+			return ""
+		}
+		return of(g)
+	})
 }
 
 // keyCell is the age of something about keys, where it is known.
