@@ -361,6 +361,10 @@ var cases = []testCase{
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
 		w.client.after.DataPlane.Tunnel.Endpoint = netip.MustParseAddrPort("203.0.113.20:31000")
 	}, "", OK},
+	{"another address, connected, and the gateway cannot be asked", "endpoint", func(w *world) {
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
+		w.client.before, w.client.after, w.client.reportErr = nil, nil, errMayNot
+	}, local, Skipped},
 	{"an address of this cluster", "endpoint", func(w *world) {
 		w.silence()
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"10.97.0.12"}, Port: 51840}

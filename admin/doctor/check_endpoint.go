@@ -97,6 +97,10 @@ func endpoints(p *peering) []Finding {
 	if client.hasReached(dials) {
 		return []Finding{pass("the client reaches the server at %s, which something in between, such as a NAT, translates to %s", endpointText(dials), endpointText(at))}
 	}
+	if client.after == nil && client.connected() {
+		return []Finding{skip("the client dials %s, the server says that it is at %s, and they are connected; where the tunnel leads only the client's gateway can tell, which cannot be asked: %s",
+			endpointText(dials), endpointText(at), client.silent()).on(object).in(client.cluster)}
+	}
 	f := warn("the client dials %s, but the server says that it is at %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster)
 	if client.connected() && client.after != nil && client.after.DataPlane.Tunnel.Endpoint.IsValid() {
 		learnt := client.after.DataPlane.Tunnel.Endpoint
