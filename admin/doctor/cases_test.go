@@ -193,6 +193,9 @@ var cases = []testCase{
 		w.server.peer = nil
 		w.milan.Gaps = []survey.Gap{gap("GatewayServer")}
 	}, remote, Skipped},
+	{"the only one that may be read", "tenant-namespace", func(w *world) {
+		w.milan.namespaces = read[corev1.Namespace]{w.milan.namespaces.items[2:], errMayNot}
+	}, remote, OK},
 	{"on its way out", "tenant-namespace", func(w *world) { w.milan.namespaces.items[2].Status.Phase = corev1.NamespaceTerminating }, remote, Failed},
 
 	{"none", "configuration", func(w *world) { w.server.peer.Configuration = nil }, remote, Failed},
@@ -670,6 +673,14 @@ var cases = []testCase{
 		w.identity(corev1beta1.StatusSomeNotReady, "Secret liqo-tenant-milan/identity: it is used, but Secret liqo-tenant-milan/other, which is newer, is also for cluster milan: delete one of them", "", "")
 	}, local, Failed},
 	{"that the controller does not tell of", "authentication", func(w *world) { w.rome.Gaps = []survey.Gap{gap("ForeignCluster")} }, local, Skipped},
+	{"of a Tenant that is ready, and the controller does not tell", "authentication", func(w *world) {
+		w.tenant("True", authv1beta1.ReasonTenantReady, "")
+		w.milan.Gaps = []survey.Gap{gap("ForeignCluster")}
+	}, remote, OK},
+	{"of a Tenant that is cordoned, and the controller does not tell", "authentication", func(w *world) {
+		w.tenant("True", authv1beta1.ReasonTenantReady, "").Spec.TenantCondition = authv1beta1.TenantCordoned
+		w.milan.Gaps = []survey.Gap{gap("ForeignCluster")}
+	}, remote, Failed},
 	{"that works again, says a condition, and there was no newer event", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonAPIServerUnreachable, "cluster milan: connection refused")
 	}, local, OK},

@@ -29,7 +29,7 @@ func tenantNamespace(e *end) []Finding {
 	ns := e.cluster.namespace(e.peer.Namespace)
 	object := "Namespace " + e.peer.Namespace
 	switch {
-	case e.cluster.namespaces.err != nil:
+	case ns == nil && e.cluster.namespaces.err != nil:
 		return []Finding{skip("%s", plain(e.cluster.namespaces.err))}
 	case ns != nil && ns.Status.Phase == corev1.NamespaceTerminating:
 		return []Finding{fail("it is being deleted, and the peering with it").on(object).

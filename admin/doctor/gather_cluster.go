@@ -77,7 +77,7 @@ func (p *clusterReader) readMore(ctx context.Context) {
 	wg.Go(func() { p.clockAhead = clockAhead(ctx, c) })
 	wg.Go(func() { p.uid, _ = c.UID(ctx) }) // what cannot be compared is not the same
 	wg.Go(func() { p.readCRDs(ctx) })
-	wg.Go(func() { p.namespaces = list[corev1.Namespace](ctx, c, "Namespaces", &corev1.NamespaceList{}) })
+	wg.Go(func() { p.readNamespaces(ctx) })
 	wg.Go(func() { p.nodes = list[corev1.Node](ctx, c, "Nodes", &corev1.NodeList{}) })
 	wg.Go(func() {
 		var s corev1.Service
@@ -93,6 +93,15 @@ func (p *clusterReader) readMore(ctx context.Context) {
 	wg.Go(func() { p.readOffloading(ctx) })
 	wg.Go(func() { p.shared.items, _, p.shared.err = survey.SharedServices(ctx, c, "") })
 	wg.Wait()
+}
+
+// readNamespaces reads all or, beside the error, the one that the user may look into.
+func (p *clusterReader) readNamespaces(ctx context.Context) {
+	p.namespaces = list[corev1.Namespace](ctx, p.access, "Namespaces", &corev1.NamespaceList{})
+	var own corev1.Namespace
+	if p.namespaces.err != nil && p.Within != "" && p.access.Client.Get(ctx, types.NamespacedName{Name: p.Within}, &own) == nil {
+		p.namespaces.items = []corev1.Namespace{own}
+	}
 }
 
 // needed are the rights without which little can be judged.

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sluice-net/sluice/admin/access"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
@@ -20,9 +20,9 @@ const eventfulNamespaces = 20
 // not run yet.
 func (p *clusterReader) readOffloading(ctx context.Context) {
 	c, o := p.access, &p.offloads
-	o.virtualNodes = listIfServed[offloadingv1beta1.VirtualNode](ctx, c, "VirtualNodes", &offloadingv1beta1.VirtualNodeList{})
-	o.namespaces = listIfServed[offloadingv1beta1.NamespaceOffloading](ctx, c, "NamespaceOffloadings", &offloadingv1beta1.NamespaceOffloadingList{})
-	o.slices = listIfServed[authv1beta1.ResourceSlice](ctx, c, "ResourceSlices", &authv1beta1.ResourceSliceList{})
+	o.virtualNodes = listIfServed[offloadingv1beta1.VirtualNode](ctx, p, "VirtualNodes", &offloadingv1beta1.VirtualNodeList{})
+	o.namespaces = served(list[offloadingv1beta1.NamespaceOffloading](ctx, c, "NamespaceOffloadings", &offloadingv1beta1.NamespaceOffloadingList{}))
+	o.slices = listIfServed[authv1beta1.ResourceSlice](ctx, p, "ResourceSlices", &authv1beta1.ResourceSliceList{})
 	if len(o.virtualNodes.items)+len(o.namespaces.items) == 0 {
 		return
 	}
@@ -36,9 +36,20 @@ func (p *clusterReader) readOffloading(ctx context.Context) {
 	o.events = readEvents(ctx, c, namespaces, client.MatchingFields{"involvedObject.kind": "Pod"})
 }
 
-// listIfServed reads all objects of a kind. Where the API server does not know it there are none.
-func listIfServed[T any](ctx context.Context, c *access.Cluster, what string, into client.ObjectList, o ...client.ListOption) read[T] {
-	r := list[T](ctx, c, what, into, o...)
+// listIfServed reads all objects of a kind that peerings have. A user who may only look into the namespace of a peering has
+// them from there.
+func listIfServed[T any](ctx context.Context, p *clusterReader, what string, into client.ObjectList) read[T] {
+	r := list[T](ctx, p.access, what, into)
+	if apierrors.IsForbidden(r.err) && p.Within != "" {
+		if in := list[T](ctx, p.access, what, into, client.InNamespace(p.Within)); in.err == nil {
+			return in
+		}
+	}
+	return served(r)
+}
+
+// served is what was read of a kind. Where the API server does not know it there are none.
+func served[T any](r read[T]) read[T] {
 	if meta.IsNoMatchError(r.err) {
 		return read[T]{}
 	}

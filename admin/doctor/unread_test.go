@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,11 +13,18 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/test/golden"
 )
 
@@ -178,4 +186,43 @@ func TestWhatIsNotSeenIsNotJudged(t *testing.T) {
 		})
 	}
 	golden.Compare(t, "testdata/unread.txt", b.String())
+}
+
+// TestOneNamespaceIsRead: what a user may not list everywhere is read in the only namespace that the survey found open.
+func TestOneNamespaceIsRead(t *testing.T) {
+	const within = "liqo-tenant-rome"
+	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: "rome"} }
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: within}},
+		&authv1beta1.ResourceSlice{ObjectMeta: in(within)}, &authv1beta1.ResourceSlice{ObjectMeta: in("other")},
+		&offloadingv1beta1.VirtualNode{ObjectMeta: in(within)}, &offloadingv1beta1.VirtualNode{ObjectMeta: in("other")},
+	).Build(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, o ...client.ListOption) error {
+			if new(client.ListOptions).ApplyOptions(o).Namespace != within {
+				return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right"))
+			}
+			return c.List(ctx, into, o...)
+		},
+	})
+	for _, open := range []string{within, ""} {
+		p := &clusterReader{&access.Cluster{Client: c}, &cluster{Cluster: &survey.Cluster{Within: open}}}
+		p.readNamespaces(t.Context())
+		p.readOffloading(t.Context())
+		some := 0
+		if open != "" {
+			some = 1
+		}
+		if len(p.namespaces.items) != some || p.namespaces.err == nil {
+			t.Errorf("within %q: namespaces %v, %v", open, p.namespaces.items, p.namespaces.err)
+		}
+		if s := p.offloads.slices; len(s.items) != some || (s.err == nil) != (open != "") {
+			t.Errorf("within %q: slices %v, %v", open, s.items, s.err)
+		}
+		if v := p.offloads.virtualNodes; len(v.items) != some || (v.err == nil) != (open != "") {
+			t.Errorf("within %q: virtual nodes %v, %v", open, v.items, v.err)
+		}
+		if p.offloads.namespaces.err == nil {
+			t.Errorf("within %q: namespaces that nobody could read are taken for not offloaded", open)
+		}
+	}
 }
