@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -140,5 +141,14 @@ func Unexport(ctx context.Context, in *access.Cluster, name types.NamespacedName
 	}
 	var p plan
 	p.add(nil, s)
-	return p.run(ctx, tell)
+	if err := p.run(ctx, tell); err != nil {
+		return err
+	}
+	// ExposeService is another way to the Service. It is a hint: if the IP may not be read, it is left out.
+	var ip ipamv1alpha1.IP
+	if e.Client.Get(ctx, name, &ip) == nil && ip.Labels[LabelManagedBy] == FieldOwner {
+		tell.Warning(in.Name, fmt.Sprintf("%[1]s is still exposed to peers by 'liqoctl expose service': 'kubectl -n %[2]s delete ip %[3]s' ends that; in the peers, delete the Service that leads to it",
+			what, name.Namespace, name.Name))
+	}
+	return nil
 }

@@ -24,14 +24,19 @@ import (
 	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
-// TestUnexport: the user reads whether there was an export.
+// TestUnexport: the user reads whether there was an export, and which other way to the Service stays.
 func TestUnexport(t *testing.T) {
 	export := NewServiceExport(Metadata{Namespace: "app", Name: "web"}, nil, false)
 	in := &access.Cluster{Client: fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(export).Build()}
 	var told []string
-	for range 2 {
+	for i := range 3 {
+		if i == 2 {
+			if err := in.Client.Create(t.Context(), NewIP(Metadata{Namespace: "app", Name: "web"}, "10.96.0.7")); err != nil {
+				t.Fatal(err)
+			}
+		}
 		err := Unexport(t.Context(), in, types.NamespacedName{Namespace: "app", Name: "web"}, Options{}, func(e progress.Event) {
-			if e.Kind == progress.Done {
+			if e.Kind == progress.Done || e.Kind == progress.Warning {
 				told = append(told, e.Text)
 			}
 		})
@@ -39,7 +44,10 @@ func TestUnexport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"Service web in namespace app is no longer exported", "Service web in namespace app was not exported"}
+	want := []string{
+		"Service web in namespace app is no longer exported", "Service web in namespace app was not exported", "Service web in namespace app was not exported",
+		"Service web in namespace app is still exposed to peers by 'liqoctl expose service': 'kubectl -n app delete ip web' ends that; in the peers, delete the Service that leads to it",
+	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("what the user reads (-want +got)\n%s", diff)
 	}
