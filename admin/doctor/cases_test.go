@@ -681,6 +681,10 @@ var cases = []testCase{
 		w.tenant("True", authv1beta1.ReasonTenantReady, "").Spec.TenantCondition = authv1beta1.TenantCordoned
 		w.milan.Gaps = []survey.Gap{gap("ForeignCluster")}
 	}, remote, Failed},
+	{"of a handshake, that the controller refuses", "authentication", func(w *world) {
+		w.identity(corev1beta1.StatusNotReady, "Secret liqo-tenant-milan/identity: its kubeconfig does not parse", "", "")
+		w.shookHands()
+	}, local, Failed},
 	{"that works again, says a condition, and there was no newer event", "authentication", func(w *world) {
 		w.identity(corev1beta1.StatusReady, "", authv1beta1.ReasonAPIServerUnreachable, "cluster milan: connection refused")
 	}, local, OK},

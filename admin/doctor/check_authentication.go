@@ -99,7 +99,7 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 	}
 	if !c.Status.Well() {
 		return []Finding{fail("%s", c.Message).because("the controller says %s", c.Reason).
-			fix("fix what it names; 'liqoctl authenticate' creates the identity again").on("ForeignCluster " + e.peer.Foreign.Name)}
+			fix("fix what it names; %s", e.identityAgain()).on("ForeignCluster " + e.peer.Foreign.Name)}
 	}
 	if out := e.apiServerFindings(); len(out) > 0 || !e.slicesWait() {
 		return out
@@ -164,6 +164,18 @@ func (e *end) shookHands() bool {
 	return slices.ContainsFunc(e.identities.items, func(i authv1beta1.Identity) bool {
 		return string(i.Spec.ClusterID) == e.id && i.Spec.Type == authv1beta1.ControlPlaneIdentity
 	})
+}
+
+// identityAgain says how the identity of this cluster in the other one is created again: as it was the first time.
+func (e *end) identityAgain() string {
+	if e.shookHands() {
+		return "'liqoctl authenticate' creates the identity again"
+	}
+	given := fmt.Sprintf("'liqoctl create identity --remote-cluster-id %s --identity-kubeconfig FILE' replaces credentials of your own", e.id)
+	if e.identities.err != nil {
+		return given + ", 'liqoctl authenticate' those of a handshake"
+	}
+	return given
 }
 
 // maxSaid is how many bytes of what another cluster says are shown.
@@ -256,8 +268,8 @@ func (e *end) apiServerFindings() []Finding {
 	for _, c := range f.Status.Conditions {
 		if c.Type == corev1beta1.ConditionAPIServer && !c.Status.Well() {
 			return []Finding{fail("%s", c.Message).because("it is down, or not reachable from the pods of this cluster, or the credentials were revoked").
-				fix("see that cluster %s answers at %s, or set apiServer.address there to an address that can be reached from here, or name a proxy with --proxy-url; 'liqoctl authenticate' creates the identity again",
-					e.id, f.Status.APIServerURL).
+				fix("see that cluster %s answers at %s, or set apiServer.address there to an address that can be reached from here, or name a proxy with --proxy-url; %s",
+					e.id, f.Status.APIServerURL, e.identityAgain()).
 				on("ForeignCluster " + f.Name)}
 		}
 	}
