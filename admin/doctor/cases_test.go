@@ -734,6 +734,9 @@ var cases = []testCase{
 	{"of a namespace that is not here", "services", func(w *world) {
 		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Problems: []string{"from cluster milan: There is no namespace shop"}}}
 	}, local, OK},
+	{"of a namespace that cannot be created", "services", func(w *world) {
+		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Missed: true, Problems: []string{"from cluster milan: There is no namespace shop, and 100 were created"}}}
+	}, local, Warning},
 	{"that differ", "services", func(w *world) {
 		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Exported: true, Problems: []string{"What cluster milan says counts"}}}
 	}, local, Warning},

@@ -39,8 +39,10 @@ func sharedServices(c *cluster) (out []Finding) {
 	all, wrong := 0, 0
 	for i := range c.shared.items {
 		s := &c.shared.items[i]
-		if !s.Exported && s.Type == "" {
-			continue // a peer tells of it, and nobody here wants it
+		// Peers may export what nobody here wants: without a namespace of that name, or with an annotation that leaves it out,
+		// it is not imported, and all is well. 'liqoctl get services' lists it, with the reason.
+		if !s.Exported && s.Type == "" && !s.Missed {
+			continue
 		}
 		all++
 		why := ""
@@ -56,12 +58,14 @@ func sharedServices(c *cluster) (out []Finding) {
 		if wrong++; wrong > most {
 			continue
 		}
-		kind := "serviceimport"
-		if s.Exported {
-			kind = "serviceexport"
+		more := "'liqoctl get services -o wide' shows more"
+		switch {
+		case s.Exported:
+			more = fmt.Sprintf("'kubectl -n %s describe serviceexport %s' and 'liqoctl get services -o wide' show more", s.Namespace, s.Name)
+		case s.Type != "":
+			more = fmt.Sprintf("'kubectl -n %s describe serviceimport %s' and 'liqoctl get services -o wide' show more", s.Namespace, s.Name)
 		}
-		out = append(out, warn("the Service is not shared as asked for").on("Service "+s.Namespace+"/"+s.Name).
-			because("%s", why).fix("fix what is named; 'kubectl -n %s describe %s %s' and 'liqoctl get services -o wide' show more", s.Namespace, kind, s.Name))
+		out = append(out, warn("the Service is not shared as asked for").on("Service "+s.Namespace+"/"+s.Name).because("%s", why).fix("fix what is named; %s", more))
 	}
 	switch {
 	case wrong > most:

@@ -37,6 +37,8 @@ type SharedService struct {
 	Endpoints int `json:"endpoints"`
 	// Problems say what is not as asked for.
 	Problems []string `json:"problems,omitempty"`
+	// Missed tells that this cluster should import the Service, by what its administrator asks for, and cannot.
+	Missed bool `json:"-"`
 	// Notes say what else there is to know: what is left out, to whom it is not told, why no endpoint is ready.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -158,11 +160,11 @@ func (f *serviceFacts) share() []SharedService {
 			of(in.Spec.Namespace, in.Spec.Name).note(fmt.Sprintf("from cluster %s: ", in.Labels[networkingv1beta1.LabelRemoteClusterID]), c)
 			continue
 		}
-		why := "no controller has looked at it yet"
+		s, why := of(in.Spec.Namespace, in.Spec.Name), "no controller has looked at it yet"
 		if c != nil {
 			why = c.Message
+			s.Missed = s.Missed || c.Reason == string(networkingv1beta1.ReasonTooManyNamespaces) || c.Reason == string(networkingv1beta1.ReasonNameTaken)
 		}
-		s := of(in.Spec.Namespace, in.Spec.Name)
 		s.Problems = append(s.Problems, fmt.Sprintf("from cluster %s: %s", in.Labels[networkingv1beta1.LabelRemoteClusterID], why))
 	}
 	for i := range f.slices {

@@ -47,6 +47,8 @@ func TestShare(t *testing.T) {
 			{ObjectMeta: meta("t", "shop.web", "rome"), Spec: web, Status: networkingv1beta1.ImportedServiceStatus{Conditions: []metav1.Condition{is("Accepted", "True", "Part of it; no endpoint is ready: the network is down")}}},
 			{ObjectMeta: meta("t", "nowhere.web", "rome"), Spec: networkingv1beta1.ServiceDescription{Namespace: "nowhere", Name: "web"},
 				Status: networkingv1beta1.ImportedServiceStatus{Conditions: []metav1.Condition{is("Accepted", "False", "no namespace")}}},
+			{ObjectMeta: meta("t", "other.web", "rome"), Spec: networkingv1beta1.ServiceDescription{Namespace: "other", Name: "web"},
+				Status: networkingv1beta1.ImportedServiceStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", Reason: "TooManyNamespaces", Message: "no more"}}}},
 		},
 		slices: []discoveryv1.EndpointSlice{slice("derived-x", true, false), slice("derived-x", true), slice("web", true, true, true)},
 	}
@@ -54,6 +56,7 @@ func TestShare(t *testing.T) {
 		{Namespace: "bank", Name: "db", Exported: true, Problems: []string{"no Service"}},
 		{Namespace: "bank", Name: "new", Exported: true, Problems: []string{"no controller has looked at the ServiceExport yet"}},
 		{Namespace: "nowhere", Name: "web", Problems: []string{"from cluster rome: no namespace"}},
+		{Namespace: "other", Name: "web", Problems: []string{"from cluster rome: no more"}, Missed: true},
 		{Namespace: "shop", Name: "web", Type: "ClusterSetIP", Exported: true, To: []string{"rome", "turin"}, From: []string{"milan", "rome"},
 			IPs: []string{"10.96.0.9"}, Ready: 2, Endpoints: 3, Problems: []string{"ports differ"},
 			Notes: []string{"Not to naples: why; 2 endpoints are left out", "from cluster rome: no endpoint is ready: the network is down"}},
