@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -148,11 +149,7 @@ func (e *end) removeNamespace() *step {
 			}
 			if len(others) > 0 {
 				kept[n.Name] = true
-				text := fmt.Sprintf("Namespace %s is kept, because it contains objects that do not belong to the peering: %s", n.Name, shortList(others))
-				if slices.ContainsFunc(others, ofIdentities) {
-					text += "; 'liqoctl unpeer' removes identities, tenants and resources"
-				}
-				s.note(progress.Warning, text)
+				s.note(progress.Warning, e.keptBecause(n.Name, others))
 				continue
 			}
 			left, err := e.remove(ctx, n, "namespace "+n.Name)
@@ -164,6 +161,21 @@ func (e *end) removeNamespace() *step {
 	}
 	return s
 }
+
+// keptBecause says why a namespace is kept, and who deletes what is in it.
+func (e *end) keptBecause(namespace string, others []string) string {
+	text := fmt.Sprintf("Namespace %s is kept, because it contains objects that do not belong to the peering: %s", namespace, shortList(others))
+	if slices.ContainsFunc(others, ofIdentities) {
+		text += "; 'liqoctl unpeer' removes identities, tenants and resources"
+	}
+	if slices.ContainsFunc(others, func(o string) bool { return strings.HasSuffix(o, ofPeeringUser) }) {
+		text += "; 'liqoctl delete peering-user --consumer-cluster-id " + e.peer.id + "' removes peering users"
+	}
+	return text
+}
+
+// ofPeeringUser ends the text of an object of othersIn that GeneratePeeringUser has made.
+const ofPeeringUser = " of a peering user"
 
 // ofIdentities tells whether an object of othersIn is of the peering beyond the network.
 func ofIdentities(object string) bool {
@@ -245,6 +257,9 @@ func (e *end) othersOf(ctx context.Context, kind schema.GroupVersionKind, namesp
 			// Not a Secret, say: keys that somebody made himself carry the label too.
 			kind.Group == networkingv1beta1.GroupVersion.Group && m.Labels[networkingv1beta1.LabelRemoteClusterID] == e.peer.id
 		if len(m.OwnerReferences) == 0 && !ours && !slices.Contains(everywhere, name) {
+			if m.Labels[authv1beta1.LabelPeeringUser] != "" {
+				name += ofPeeringUser
+			}
 			names = append(names, name)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,9 +31,13 @@ func refusals(a *app, commands ...foreign) []*cobra.Command {
 			Use:                names[0],
 			Aliases:            names[1:],
 			Short:              "Not part of Sluice",
+			Long:               "Not part of Sluice: " + f.because + ".",
 			Hidden:             true,
 			DisableFlagParsing: true,
-			RunE: func(cmd *cobra.Command, _ []string) error {
+			RunE: func(cmd *cobra.Command, args []string) error {
+				if slices.Contains(args, "--help") || slices.Contains(args, "-h") { // no flag is parsed
+					return cmd.Help()
+				}
 				return fmt.Errorf("%s: %s", cmd.CommandPath(), a.asCalled(f.because))
 			},
 		})

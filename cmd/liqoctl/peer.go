@@ -157,13 +157,22 @@ the controllers are left in them. The command can be repeated, and continues whe
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		local, remote, err := f.clusters(cmd.Context(), a)
 		if err != nil {
-			return err
+			return orForce(err)
 		}
 		o := f.options(a)
 		o.DeleteNamespaces = *deleteNamespaces
 		return peering.Unpeer(cmd.Context(), local, remote, o, a.console.Progress())
 	}
 	return cmd
+}
+
+// orForce adds to the error of a remote cluster that gives no answer what to do if it never will.
+func orForce(err error) error {
+	var in *access.Error
+	if !errors.As(err, &in) || in.Cluster != access.Remote || !access.Unreachable(err) {
+		return err
+	}
+	return fmt.Errorf("%w; if that cluster is gone for good, 'liqoctl force unpeer ID' forgets it, where ID is the one that 'liqoctl info' shows", err)
 }
 
 func forceCommand(a *app) *cobra.Command {

@@ -98,6 +98,26 @@ func TestReach(t *testing.T) {
 	}
 }
 
+// TestUnpeerOfWhatIsGone: there is another command for a remote cluster that does not answer, and for no other.
+func TestUnpeerOfWhatIsGone(t *testing.T) {
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)
+	}))
+	defer answers.Close()
+	const away = "http://127.0.0.1:1"
+	for _, tt := range []struct {
+		name, local, remote string
+		want                bool
+	}{{"the remote cluster", answers.URL, away, true}, {"the local one", away, answers.URL, false}, {"both", away, away, false}} {
+		got := liqoctl(t.Context(), "unpeer", "--kubeconfig", kubeconfigFor(t, tt.local), "--remote-kubeconfig", kubeconfigFor(t, tt.remote))
+		if got.code != 1 || !strings.Contains(got.stderr, "cannot be reached") || strings.Contains(got.stderr, "'liqoctl force unpeer ID'") != tt.want {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}
+
 // TestReachBoth: both clusters are asked, and each is told by its name.
 func TestReachBoth(t *testing.T) {
 	a := newApp("liqoctl", nil, io.Discard, io.Discard)

@@ -50,7 +50,7 @@ func TestUsageMistakes(t *testing.T) {
 
 // TestHelpBesideArguments: what is no name of a command is none of the business of help.
 func TestHelpBesideArguments(t *testing.T) {
-	for _, args := range []string{"--help", "network --help", "network", "network drops milan --help", "help network drops", "--kubeconfig x --help"} {
+	for _, args := range []string{"--help", "network --help", "network", "network drops milan --help", "help network drops", "--kubeconfig x --help", "delete resourceslice --help", "delete tenant -h"} {
 		got := liqoctl(t.Context(), strings.Fields(args)...)
 		if got.code != 0 || !strings.Contains(got.stdout, "Usage:\n") || got.stderr != "" {
 			t.Errorf("%s: %+v", args, got)
