@@ -204,7 +204,7 @@ func (h *handshake) used(ctx context.Context, t *authv1beta1.Tenant) (bool, erro
 		return false, h.consumer.Explain("read the Identity", client.IgnoreNotFound(err))
 	}
 	if missing, err := identityNotReady(&i); missing != "" || err != nil {
-		return false, nil //nolint:nilerr // the handshake mends it
+		return false, nil // a handshake mends it
 	}
 	c, err := credentials.ParseCertificate(i.Spec.AuthParams.SignedCRT)
 	return err == nil && c.For(t.Spec.CSR), nil
