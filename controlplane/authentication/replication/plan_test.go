@@ -70,7 +70,9 @@ func TestCompare(t *testing.T) {
 		f(&o)
 		return o
 	}
-	unnamed := change(here, func(o *unstructured.Unstructured) { unstructured.RemoveNestedField(o.Object, "spec", "consumerClusterID") })
+	unnamed := change(here, func(o *unstructured.Unstructured) {
+		unstructured.RemoveNestedField(o.Object, "spec", "consumerClusterID")
+	})
 	going := func(o *unstructured.Unstructured) {
 		o.Object["metadata"].(map[string]any)["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	}
