@@ -76,8 +76,8 @@ func TestClusters(t *testing.T) {
 		{"nothing grows", false, testNothingGrows},
 		{"authentication", false, testAuthentication},
 		{"services", false, testServices}, // with what authentication has installed
-		{"offloading", false, testOffloading},
 		{"metrics", true, testMetrics},
+		{"offloading", true, testOffloading},
 		{"time is up", true, testTimeIsUp},
 		{"an API server goes away", true, testAPIServerAway},
 		{"geneve", true, testGeneve},
