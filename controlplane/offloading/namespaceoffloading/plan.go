@@ -130,7 +130,7 @@ func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1
 	case state.RemoteNamespace != name:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, "the cluster has not answered yet"
 	case state.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
-		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" does not stand: the cluster has drained this one's Tenant, or has another namespace of that name. Its administrator can find out"
+		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" cannot be created: the cluster has drained this one's Tenant, or has another namespace of that name. Its administrator can find out"
 	case state.Phase != offloadingv1beta1.MappingAccepted:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, there+" is being made"
 	case !f.Admits && f.Offloading.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy:
