@@ -33,7 +33,7 @@ For a consumer without credentials, 'liqoctl generate tenant' prints the Tenant.
 		Example: `  liqoctl create tenant --remote-cluster-id rome --user rome
 
   # A service account of this cluster.
-  liqoctl create tenant --remote-cluster-id rome --user system:serviceaccount:liqo-tenant-rome:rome`,
+  liqoctl create tenant --remote-cluster-id rome --user system:serviceaccount:liqo-tenant-rome:controllers-of-rome`,
 		Args: cobra.NoArgs,
 	}
 	c := newOneCluster(a, cmd, "remote-cluster-id", consumerID)
