@@ -66,12 +66,12 @@ func followThere[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGr
 			}
 			return nil
 		},
-		seen: func(e watch.Event) (watch.Event, bool) {
+		seen: func(e watch.Event) watch.Event {
 			if e.Type == watch.Added && held.Load() >= maxHeld {
 				over(tooMany)
-				return watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusRequestEntityTooLarge, Message: tooMany.Error()}}, true
+				return watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusRequestEntityTooLarge, Message: tooMany.Error()}}
 			}
-			return e, true
+			return e
 		},
 	})
 }
@@ -81,7 +81,7 @@ type options struct {
 	held *atomic.Int64 // how many objects there are
 	page func(*metav1.ListOptions)
 	got  func(page runtime.Object) error
-	seen watch.FilterFunc
+	seen func(watch.Event) watch.Event
 }
 
 // follow begins to keep what w selects, until ctx ends, in a goroutine of wg. Metadata that nobody reads is trimmed, and more by trim, which
@@ -121,7 +121,7 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 			if err != nil || bound.seen == nil {
 				return changes, err
 			}
-			return watch.Filter(changes, bound.seen), nil
+			return through(wg, changes, bound.seen), nil
 		},
 	}
 	example, ok := any(P(new(T))).(runtime.Object)
@@ -173,6 +173,33 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 	quiet := logr.Discard() // of what a reflector says: the handler above has it
 	wg.Go(func() { f.informer.RunWithContext(logr.NewContext(ctx, quiet)) })
 	return f, nil
+}
+
+// through passes what a watch says through seen, in a goroutine of wg that ends with either watch. That of
+// k8s.io/apimachinery/pkg/watch.Filter stays for ever where the watch is stopped while an event waits for its reader.
+func through(wg *sync.WaitGroup, from watch.Interface, seen func(watch.Event) watch.Event) watch.Interface {
+	events := make(chan watch.Event)
+	to := watch.NewProxyWatcher(events)
+	wg.Go(func() {
+		defer close(events)
+		defer from.Stop()
+		for {
+			select {
+			case e, more := <-from.ResultChan():
+				if !more {
+					return
+				}
+				select {
+				case events <- seen(e):
+				case <-to.StopChan():
+					return
+				}
+			case <-to.StopChan():
+				return
+			}
+		}
+	})
+	return to
 }
 
 // unchanged tells whether nothing that is kept of an object has changed.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/objects/mirror"
@@ -167,5 +168,39 @@ func TestListedAnew(t *testing.T) {
 		case <-limit:
 			t.Fatalf("there are still %d pods", len(f.list()))
 		}
+	}
+}
+
+// TestThrough stops a watch while an event waits that nobody reads any more, as a reflector does.
+func TestThrough(t *testing.T) {
+	from := watch.NewFakeWithChanSize(2, false)
+	var wg sync.WaitGroup
+	seen := make(chan bool, 2)
+	to := through(&wg, from, func(e watch.Event) watch.Event {
+		seen <- true
+		return watch.Event{Type: watch.Error, Object: e.Object}
+	})
+	from.Add(new(corev1.Pod))
+	if e := <-to.ResultChan(); e.Type != watch.Error {
+		t.Errorf("%+v is not what was made of it", e)
+	}
+	from.Add(new(corev1.Pod))
+	<-seen
+	<-seen
+	to.Stop()
+	wg.Wait()
+	if !from.IsStopped() {
+		t.Error("the watch at the API server goes on")
+	}
+	for range to.ResultChan() {
+		t.Error("an event after the end")
+	}
+
+	from = watch.NewFakeWithChanSize(0, false)
+	to = through(&wg, from, func(e watch.Event) watch.Event { return e })
+	from.Stop()
+	wg.Wait()
+	if _, more := <-to.ResultChan(); more {
+		t.Error("an event of a watch that ended")
 	}
 }
