@@ -13,6 +13,8 @@ require (
 	github.com/mattn/go-runewidth v0.0.24 // liqoctl: how many columns a character takes
 	github.com/mdlayher/netlink v1.11.2 // the kernel's interface to networks, in the node agent
 	github.com/miekg/dns v1.1.73 // DNS messages and their transport
+	github.com/pion/logging v0.2.4 // tests: what pion/sctp says
+	github.com/pion/sctp v1.11.3 // tests: SCTP, which not every kernel has
 	github.com/prometheus/client_golang v1.25.0 // metrics, at the edge only
 	github.com/spdx/tools-golang v0.5.7 // the bill of materials beside each image
 	github.com/spf13/cobra v1.10.2 // liqoctl: commands, help, completion
@@ -34,6 +36,7 @@ require (
 	k8s.io/cri-streaming v0.37.2 // tests: exec and logs of the stand-in kubelet
 	k8s.io/klog/v2 v2.140.0 // client-go logs through it: joined to our log
 	k8s.io/streaming v0.37.2 // exec: whether an upgrade of the connection was refused
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // the clock of reconcilers, which tests set
 	pgregory.net/rapid v1.3.0 // property tests
 	sigs.k8s.io/controller-runtime v0.25.2 // the loop around each reconciler
 	sigs.k8s.io/mcs-api v0.5.2 // the kinds ServiceExport and ServiceImport, and their CRDs
@@ -118,6 +121,8 @@ require (
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/peterbourgon/diskv v2.0.1+incompatible // indirect
+	github.com/pion/randutil v0.1.0 // indirect
+	github.com/pion/transport/v5 v5.0.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -149,7 +154,6 @@ require (
 	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/kubectl v0.37.1 // indirect
-	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	oras.land/oras-go/v2 v2.6.2 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/kustomize/api v0.21.1 // indirect

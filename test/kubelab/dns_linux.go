@@ -17,8 +17,8 @@ var dnsManifest string
 
 const dnsImage = "localhost/coredns:test"
 
-// dnsAddress is where pods ask, if there is a DNS server.
-var dnsAddress = netip.MustParseAddr("10.96.0.10")
+// DNSAddress is where pods ask, if there is a DNS server.
+var DNSAddress = netip.MustParseAddr("10.96.0.10")
 
 // buildDNS makes CoreDNS, of a module of its own, and its image.
 func (l *Lab) buildDNS() {
@@ -38,7 +38,7 @@ func (l *Lab) buildDNS() {
 
 // startDNS installs CoreDNS, and returns when it answers.
 func (c *Cluster) startDNS() error {
-	text := strings.NewReplacer("ADDRESS", dnsAddress.String(), "IMAGE", dnsImage).Replace(dnsManifest)
+	text := strings.NewReplacer("ADDRESS", DNSAddress.String(), "IMAGE", dnsImage).Replace(dnsManifest)
 	if _, err := c.KubectlInput(text, "apply", "-f", "-"); err != nil {
 		return fmt.Errorf("install CoreDNS: %w", err)
 	}

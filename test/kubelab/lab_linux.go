@@ -19,6 +19,9 @@ import (
 const (
 	PodCIDR     = "10.243.0.0/16"
 	ServiceCIDR = "10.96.0.0/16"
+	// PodCIDR6 and ServiceCIDR6 are those beside them with Options.DualStack.
+	PodCIDR6     = "fd00:243::/48"
+	ServiceCIDR6 = "fd00:96::/112"
 )
 
 // tools are the programs of the distribution that a node needs, and cniPlugins
@@ -47,6 +50,9 @@ type Options struct {
 	// translate: nodes of one cluster reach those of another by their addresses, as in one
 	// company's network.
 	Routed bool
+	// DualStack gives nodes, pods and Services an IPv6 address beside their IPv4 one. Between the clusters there is
+	// IPv4 only.
+	DualStack bool
 	// Progress is told what is being done; nil means the test's log.
 	Progress func(string)
 }

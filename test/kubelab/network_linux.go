@@ -47,6 +47,34 @@ func podNet(node int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 243, byte(node), 0}), 24)
 }
 
+// lanAddr6, nodeAddr6 and podNet6 are what lanAddr, nodeAddr and podNet are, of IPv6.
+func (c *Cluster) lanAddr6(host int) netip.Addr {
+	return netip.MustParseAddr(fmt.Sprintf("fd00:%d::%d", 50+c.lan, host))
+}
+
+func (c *Cluster) nodeAddr6(node int) netip.Addr { return c.lanAddr6(firstNode + node) }
+
+func podNet6(node int) netip.Prefix {
+	return netip.MustParsePrefix(fmt.Sprintf("fd00:243:0:%d::/64", node))
+}
+
+// podNets are those of a node.
+func (o *Options) podNets(node int) []string {
+	nets := []string{podNet(node).String()}
+	if o.DualStack {
+		nets = append(nets, podNet6(node).String())
+	}
+	return nets
+}
+
+// families joins a value of IPv4 and, where there is that, the one of IPv6, as options of Kubernetes have them.
+func (o *Options) families(four, six string) string {
+	if o.DualStack {
+		return four + "," + six
+	}
+	return four
+}
+
 // buildWAN makes the bridge that joins the routers, and the Internet behind it.
 func (l *Lab) buildWAN(web string) {
 	l.WAN.IP("link add br0 type bridge")
@@ -193,6 +221,12 @@ func (c *Cluster) buildPlaneHost() {
 	for i := range c.Nodes {
 		c.plane.IP("route add %s via %s", podNet(i), c.nodeAddr(i))
 	}
+	if c.lab.options.DualStack {
+		c.plane.IP("addr add %s/64 dev eth0 nodad", c.lanAddr6(planeHost))
+		for i := range c.Nodes {
+			c.plane.IP("route add %s via %s", podNet6(i), c.nodeAddr6(i))
+		}
+	}
 }
 
 // port is the router's end of the link to the node.
@@ -211,6 +245,17 @@ func (n *Node) join() error {
 	for i := range n.cluster.Nodes {
 		if i != n.index {
 			commands = append(commands, fmt.Sprintf("route add %s via %s", podNet(i), n.cluster.nodeAddr(i)))
+		}
+	}
+	if n.cluster.lab.options.DualStack {
+		commands = append(commands, fmt.Sprintf("addr add %s/64 dev eth0 nodad", n.cluster.nodeAddr6(n.index)))
+		for i := range n.cluster.Nodes {
+			if i != n.index {
+				commands = append(commands, fmt.Sprintf("route add %s via %s", podNet6(i), n.cluster.nodeAddr6(i)))
+			}
+		}
+		if err := n.Host.TrySysctl("net.ipv6.conf.all.forwarding", "1"); err != nil {
+			return err
 		}
 	}
 	for _, command := range commands {

@@ -115,11 +115,11 @@ func (n *Node) writeFiles() error {
 	var out bytes.Buffer
 	dns := ""
 	if c.lab.options.DNS {
-		dns = dnsAddress.String()
+		dns = DNSAddress.String()
 	}
 	err = t.Execute(&out, map[string]any{
 		"DNS":  dns,
-		"Name": n.Name, "Dir": n.dir, "Cluster": c.dir, "PodCIDR": PodCIDR, "PodNet": podNet(n.index), "Cgroup": n.cgroup(), "Pause": pauseImage,
+		"Name": n.Name, "Dir": n.dir, "Cluster": c.dir, "PodCIDR": c.lab.options.families(PodCIDR, PodCIDR6), "PodNets": c.lab.options.podNets(n.index), "Cgroup": n.cgroup(), "Pause": pauseImage,
 		"CNI": cniPlugins, "Silence": max(4, int(c.lab.options.NodeMonitorGracePeriod.Seconds())), "Proxy": c.insideKubeconfig("system:kube-proxy"),
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func (n *Node) startAgents() error {
 
 func (n *Node) startKubelet() error {
 	err := n.launch("kubelet", n.cluster.lab.Tool("kubelet"), "--config="+n.file("kubelet.yaml"), "--root-dir=/var/lib/kubelet",
-		"--kubeconfig="+n.cluster.insideKubeconfig("system:node:"+n.Name), "--hostname-override="+n.Name, "--node-ip="+n.Addr.String())
+		"--kubeconfig="+n.cluster.insideKubeconfig("system:node:"+n.Name), "--hostname-override="+n.Name, "--node-ip="+n.cluster.lab.options.families(n.Addr.String(), n.cluster.nodeAddr6(n.index).String()))
 	if err != nil {
 		return err
 	}

@@ -139,7 +139,8 @@ func (c *Cluster) startManager() error {
 		"--bind-address=127.0.0.1", "--leader-elect=false", "--use-service-account-credentials",
 		"--service-account-private-key-file="+c.file("sa.key"), "--root-ca-file="+c.file("ca.crt"),
 		"--cluster-signing-cert-file="+c.file("ca.crt"), "--cluster-signing-key-file="+c.file("ca.key"),
-		"--cluster-cidr="+PodCIDR, "--allocate-node-cidrs=false", "--service-cluster-ip-range="+ServiceCIDR,
+		"--cluster-cidr="+c.lab.options.families(PodCIDR, PodCIDR6), "--allocate-node-cidrs=false",
+		"--service-cluster-ip-range="+c.lab.options.families(ServiceCIDR, ServiceCIDR6),
 		"--node-monitor-period=1s", "--node-monitor-grace-period="+c.lab.options.NodeMonitorGracePeriod.String())
 }
 
@@ -156,7 +157,8 @@ func (c *Cluster) launch(name string, args ...string) error {
 
 func (c *Cluster) startAPIServer() error {
 	err := c.launch("kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
-		fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address="+c.lanAddr(planeHost).String(), "--service-cluster-ip-range="+ServiceCIDR,
+		fmt.Sprintf("--secure-port=%d", apiPort), "--advertise-address="+c.lanAddr(planeHost).String(),
+		"--service-cluster-ip-range="+c.lab.options.families(ServiceCIDR, ServiceCIDR6),
 		"--tls-cert-file="+c.file("apiserver.crt"), "--tls-private-key-file="+c.file("apiserver.key"), "--client-ca-file="+c.file("ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.file("sa.key"), "--service-account-signing-key-file="+c.file("sa.key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
@@ -235,10 +237,10 @@ func (c *Cluster) FreezeAPIServer() (thaw func()) {
 // register makes the Node object before its kubelet does, with the pod network
 // that the routes of the lab lead to.
 func (n *Node) register() error {
-	net := podNet(n.index).String()
+	nets := n.cluster.lab.options.podNets(n.index)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name},
-		Spec:       corev1.NodeSpec{PodCIDR: net, PodCIDRs: []string{net}},
+		Spec:       corev1.NodeSpec{PodCIDR: nets[0], PodCIDRs: nets},
 	}
 	return n.cluster.client.Create(context.Background(), node)
 }

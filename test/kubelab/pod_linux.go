@@ -28,7 +28,9 @@ const tryLimit = 3 * time.Minute
 type Pod struct {
 	Namespace, Name string
 	Addr            netip.Addr
-	Node            *Node
+	// Addrs are the addresses of all families, Addr the first.
+	Addrs []netip.Addr
+	Node  *Node
 
 	uid string
 }
@@ -67,13 +69,20 @@ func (c *Cluster) pod(pod *corev1.Pod) (*Pod, error) {
 	if pod.Status.Phase != corev1.PodRunning {
 		return nil, fmt.Errorf("pod %s of cluster %s does not run: it is %s", name, c.Name, pod.Status.Phase)
 	}
-	addr, err := netip.ParseAddr(pod.Status.PodIP)
-	if err != nil {
-		return nil, fmt.Errorf("address of pod %s of cluster %s: %w", name, c.Name, err)
+	var addrs []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		addr, err := netip.ParseAddr(ip.IP)
+		if err != nil {
+			return nil, fmt.Errorf("address of pod %s of cluster %s: %w", name, c.Name, err)
+		}
+		addrs = append(addrs, addr)
+	}
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("pod %s of cluster %s has no address yet", name, c.Name)
 	}
 	for _, n := range c.Nodes {
 		if n.Name == pod.Spec.NodeName {
-			return &Pod{Namespace: pod.Namespace, Name: pod.Name, Addr: addr, Node: n, uid: string(pod.UID)}, nil
+			return &Pod{Namespace: pod.Namespace, Name: pod.Name, Addr: addrs[0], Addrs: addrs, Node: n, uid: string(pod.UID)}, nil
 		}
 	}
 	return nil, fmt.Errorf("pod %s of cluster %s runs on the unknown node %q", name, c.Name, pod.Spec.NodeName)

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -144,17 +143,29 @@ func (s *sharing) atHome(t *testing.T, c *kubelab.Cluster, text string) {
 	manifest{c, "", text}.apply(t)
 }
 
-// address is that of a Service in the namespace shop of a cluster.
+// address is that of a Service that is imported, which has one.
 func address(ctx context.Context, c *kubelab.Cluster, namespace, name string) (at netip.AddrPort, err error) {
+	all, err := addresses(ctx, c, namespace, name)
+	if len(all) != 1 {
+		return at, fmt.Errorf("its addresses are %s (%w)", all, err)
+	}
+	return netip.AddrPortFrom(all[0], servicePort), err
+}
+
+// addresses are those of a Service that is imported.
+func addresses(ctx context.Context, c *kubelab.Cluster, namespace, name string) (all []netip.Addr, err error) {
 	in := new(mcsv1beta1.ServiceImport)
 	if err := c.Client().Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, in); err != nil {
-		return at, err
+		return nil, err
 	}
-	if len(in.Spec.IPs) != 1 {
-		return at, fmt.Errorf("its addresses are %q", in.Spec.IPs)
+	for _, ip := range in.Spec.IPs {
+		a, err := netip.ParseAddr(ip)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
 	}
-	a, err := netip.ParseAddr(in.Spec.IPs[0])
-	return netip.AddrPortFrom(a, servicePort), err
+	return all, nil
 }
 
 // ready are the addresses of the ready endpoints that b has of shop/web.
@@ -278,21 +289,27 @@ metadata: {name: sticky, namespace: shop}
 spec: {selector: {app: web}, sessionAffinity: ClientIP, ports: [{name: http, port: 80, targetPort: 8080}]}
 `
 
-// testServiceKinds has b use Services of a of other kinds: pods of a StatefulSet by their names, and one with session affinity.
+// export has a export a Service of the namespace shop until the test ends.
+func (s *sharing) export(t *testing.T, name, text string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if _, err := s.a.Kubectl("delete", "service,serviceexport,statefulset", name, "-n", shop, "--ignore-not-found"); err != nil {
+			t.Error(err)
+		}
+	})
+	manifest{s.a, "", strings.ReplaceAll(text, "IMAGE", webImage)}.apply(t)
+	s.liqoctl(t, "export", "service", name, "-n", shop, "--timeout", patience.String(), "--kubeconfig", s.a.Kubeconfig)
+}
+
+// testServiceKinds has b use Services of a of other kinds: one of SCTP, pods of a StatefulSet by their names, and one with session affinity.
 func testServiceKinds(t *testing.T, s *sharing) {
-	export := func(t *testing.T, name, text string) {
-		t.Helper()
-		t.Cleanup(func() {
-			if _, err := s.a.Kubectl("delete", "service,serviceexport,statefulset", name, "-n", shop, "--ignore-not-found"); err != nil {
-				t.Error(err)
-			}
-		})
-		manifest{s.a, "", strings.ReplaceAll(text, "IMAGE", webImage)}.apply(t)
-		s.liqoctl(t, "export", "service", name, "-n", shop, "--timeout", patience.String(), "--kubeconfig", s.a.Kubeconfig)
-	}
+	t.Run("SCTP", func(t *testing.T) {
+		t.Parallel()
+		testSCTP(t, s)
+	})
 	t.Run("StatefulSet", func(t *testing.T) {
 		t.Parallel()
-		export(t, "db", statefulText)
+		s.export(t, "db", statefulText)
 		for _, pod := range []string{"db-0", "db-1"} {
 			url := fmt.Sprintf("http://%s.%s.db.shop.svc.clusterset.local:8080/", pod, s.a.Name)
 			lab.Eventually(t, patience, url+" answers", func() error {
@@ -306,7 +323,7 @@ func testServiceKinds(t *testing.T, s *sharing) {
 	})
 	t.Run("session affinity", func(t *testing.T) {
 		t.Parallel()
-		export(t, "sticky", stickyText)
+		s.export(t, "sticky", stickyText)
 		var at netip.AddrPort
 		lab.Eventually(t, patience, s.b.Name+" has both endpoints of it", func() (err error) {
 			if at, err = address(t.Context(), s.b, shop, "sticky"); err != nil {
@@ -370,73 +387,6 @@ func testServiceNetwork(t *testing.T, s *sharing) {
 	if good := outcomes(report, true); err != nil || good[nettest.PodToExported] != 4 {
 		t.Errorf("%v, %v", good, err)
 	}
-}
-
-// load is requests, each by a connection of its own.
-type load struct {
-	stop func()
-	work sync.WaitGroup
-
-	mu       sync.Mutex
-	answers  map[string]int // by pod
-	failures []error
-}
-
-// load is from all nodes of b.
-func (s *sharing) load(t *testing.T) *load {
-	t.Helper()
-	at, err := address(t.Context(), s.b, shop, "web")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newLoad(t, s.clients(t, s.b, 2), at)
-}
-
-// newLoad has each of some pods ask again and again, until the load or the test ends.
-func newLoad(t *testing.T, clients []*kubelab.Pod, at netip.AddrPort) *load {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{stop: cancel, answers: map[string]int{}}
-	t.Cleanup(func() { l.end() })
-	for _, from := range clients {
-		l.work.Go(func() {
-			tick := time.NewTicker(pingPause)
-			defer tick.Stop()
-			for ctx.Err() == nil {
-				// What is under way at the end is waited for: it is no failure.
-				a, err := getAt(context.WithoutCancel(ctx), from, at)
-				l.mu.Lock()
-				if err != nil {
-					l.failures = append(l.failures, fmt.Errorf("%s at %s: %w", from.Node.Name, time.Now().Format(time.TimeOnly), err))
-				} else {
-					l.answers[a.Pod]++
-				}
-				l.mu.Unlock()
-				<-tick.C
-			}
-		})
-	}
-	return l
-}
-
-// end ends the requests, and returns the failures.
-func (l *load) end() (answers map[string]int, failures []error) {
-	l.stop()
-	l.work.Wait()
-	return l.answers, l.failures
-}
-
-// heardFrom waits until so many pods have answered.
-func (l *load) heardFrom(t *testing.T, n int) {
-	t.Helper()
-	lab.Eventually(t, patience, fmt.Sprintf("%d pods have answered", n), func() error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if len(l.answers) < n {
-			return fmt.Errorf("they are %v, failures %v", l.answers, errors.Join(l.failures...))
-		}
-		return nil
-	})
 }
 
 // replaceAll replaces all pods of shop/web in a cluster, so many, and returns when the old ones are gone.

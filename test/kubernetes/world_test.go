@@ -339,32 +339,55 @@ func (w *world) remote(t *testing.T, c *kubelab.Cluster, addr netip.Addr) netip.
 // remoteOf is what a pod address of a peer is called in c.
 func (w *world) remoteOf(t *testing.T, c, peer *kubelab.Cluster, addr netip.Addr) netip.Addr {
 	t.Helper()
-	cidr, err := remoteCIDR(t.Context(), c, peer.Name)
-	if err != nil {
-		t.Fatal(err)
+	cidrs, err := remoteCIDRs(t.Context(), c, peer.Name)
+	for _, cidr := range cidrs {
+		if cidr.Addr().Is4() == addr.Is4() {
+			return through(cidr, addr)
+		}
 	}
-	return through(cidr, addr)
+	t.Fatalf("%s has the pod CIDRs %s of %s (%v), none of the family of %s", c.Name, cidrs, peer.Name, err, addr)
+	return netip.Addr{}
 }
 
-// remoteCIDR is what the pod CIDR of a peer is called in c.
+// remoteCIDR is what the pod CIDR of a peer, which is one, is called in c.
 func remoteCIDR(ctx context.Context, c *kubelab.Cluster, peer string) (netip.Prefix, error) {
-	var list networkingv1beta1.ConfigurationList
-	if err := c.Client().List(ctx, &list, ofPeer(peer)); err != nil {
+	all, err := remoteCIDRs(ctx, c, peer)
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("%s has the pod CIDRs %s of %s", c.Name, all, peer)
+	}
+	if err != nil {
 		return netip.Prefix{}, err
 	}
-	if len(list.Items) != 1 || list.Items[0].Status.Remote == nil || len(list.Items[0].Status.Remote.CIDR.Pod.List) != 1 {
-		return netip.Prefix{}, fmt.Errorf("%s has no status of a Configuration for %s", c.Name, peer)
-	}
-	return list.Items[0].Status.Remote.CIDR.Pod.List[0].Prefix()
+	return all[0], nil
 }
 
-// through is the address of the same host in another prefix of up to 32 bits.
+// remoteCIDRs are what the pod CIDRs of a peer are called in c.
+func remoteCIDRs(ctx context.Context, c *kubelab.Cluster, peer string) (all []netip.Prefix, err error) {
+	var list networkingv1beta1.ConfigurationList
+	if err := c.Client().List(ctx, &list, ofPeer(peer)); err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 || list.Items[0].Status.Remote == nil {
+		return nil, fmt.Errorf("%s has no status of a Configuration for %s", c.Name, peer)
+	}
+	for _, cidr := range list.Items[0].Status.Remote.CIDR.Pod.List {
+		p, err := cidr.Prefix()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// through is the address of the same host in another prefix of its family.
 func through(p netip.Prefix, addr netip.Addr) netip.Addr {
-	to, from := p.Masked().Addr().As4(), addr.As4()
-	for bit := p.Bits(); bit < 32; bit++ {
+	to, from := p.Masked().Addr().AsSlice(), addr.AsSlice()
+	for bit := p.Bits(); bit < 8*len(to); bit++ {
 		to[bit/8] |= from[bit/8] & (0x80 >> (bit % 8))
 	}
-	return netip.AddrFrom4(to)
+	out, _ := netip.AddrFromSlice(to)
+	return out
 }
 
 // explain logs what the clusters are like when the test has failed. What pods and

@@ -162,9 +162,6 @@ func Build(f Facts) (p Plan) {
 			Message: fmt.Sprintf("The namespace has a Service %s of its own, so the imported one has no alias of this name: delete or rename that Service, or set the label %s=false on the namespace", f.Name, networkingv1beta1.LabelServiceAlias),
 		}
 	}
-	for _, name := range names {
-		p.Services = append(p.Services, f.service(name, merged))
-	}
 	for _, c := range all {
 		made, problems := c.slices(&f, spare)
 		p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: c.cluster})
@@ -204,6 +201,9 @@ func Build(f Facts) (p Plan) {
 		notes[i] = append(notes[i], problems...)
 		p.Accepted[i] = accepted(true, networkingv1beta1.ReasonAccepted, strings.Join(append([]string{"Part of the ServiceImport of this name"}, notes[i]...), "; "))
 	}
+	for _, name := range names {
+		p.Services = append(p.Services, f.service(name, merged, p.Slices))
+	}
 	p.Import.Spec.IPs = served(p.Import.Spec.IPs, p.Slices)
 	slices.SortFunc(p.Clusters, func(a, b mcsv1beta1.ClusterStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	p.Clusters = slices.Compact(p.Clusters)
@@ -216,17 +216,29 @@ func Build(f Facts) (p Plan) {
 // served are the addresses of the families in which there are endpoints: in a cluster of two families the address of the other
 // one would lead nowhere. While there are none at all, they are all addresses.
 func served(ips []string, by []*discoveryv1.EndpointSlice) []string {
-	has := slices.DeleteFunc(slices.Clone(ips), func(ip string) bool {
-		family := discoveryv1.AddressTypeIPv4
-		if strings.Contains(ip, ":") {
-			family = discoveryv1.AddressTypeIPv6
-		}
-		return !slices.ContainsFunc(by, func(s *discoveryv1.EndpointSlice) bool { return s.AddressType == family })
-	})
+	has := slices.DeleteFunc(slices.Clone(ips), func(ip string) bool { return !slices.Contains(families(by), family(ip)) })
 	if len(has) == 0 {
 		return ips
 	}
 	return has
+}
+
+// families are those in which there are endpoints.
+func families(by []*discoveryv1.EndpointSlice) (all []corev1.IPFamily) {
+	for _, s := range by {
+		if f := corev1.IPFamily(s.AddressType); !slices.Contains(all, f) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// family is that of an address of a Service.
+func family(ip string) corev1.IPFamily {
+	if strings.Contains(ip, ":") {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
 }
 
 // index is that of one of the Imports.
@@ -345,8 +357,9 @@ func (f *Facts) serviceImport(m networkingv1beta1.ServiceDescription) *mcsv1beta
 	return s
 }
 
-// service is a Service whose endpoints are those that are imported.
-func (f *Facts) service(name string, m networkingv1beta1.ServiceDescription) *corev1.Service {
+// service is a Service whose endpoints are those that are imported. If they are of one family, it has an address of that
+// family alone, unless its first address, which never changes, is of the other one.
+func (f *Facts) service(name string, m networkingv1beta1.ServiceDescription, endpoints []*discoveryv1.EndpointSlice) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: name, Labels: map[string]string{
 			networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, mcsv1beta1.LabelServiceName: f.Name,
@@ -355,6 +368,9 @@ func (f *Facts) service(name string, m networkingv1beta1.ServiceDescription) *co
 			Type: corev1.ServiceTypeClusterIP, IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
 			SessionAffinity: m.SessionAffinity, SessionAffinityConfig: affinity(m),
 		},
+	}
+	if of := families(endpoints); len(of) == 1 && m.Type != networkingv1beta1.ServiceHeadless && (len(f.IPs) == 0 || family(f.IPs[0]) == of[0]) {
+		s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = new(corev1.IPFamilyPolicySingleStack), of
 	}
 	switch {
 	case m.Type == networkingv1beta1.ServiceHeadless:

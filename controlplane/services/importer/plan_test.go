@@ -99,7 +99,7 @@ func TestBuild(t *testing.T) {
 		Clusters: []mcsv1beta1.ClusterStatus{{Cluster: "rome"}},
 		Services: []*corev1.Service{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: derived, Labels: map[string]string{"liqo.io/managed": "true", "multicluster.kubernetes.io/service-name": "web"}},
-			Spec: corev1.ServiceSpec{Type: "ClusterIP", IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack), SessionAffinity: "None",
+			Spec: corev1.ServiceSpec{Type: "ClusterIP", IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack), IPFamilies: []corev1.IPFamily{"IPv4"}, SessionAffinity: "None",
 				Ports: []corev1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80, TargetPort: intstr.FromInt32(80)}}},
 		}},
 		Slices: []*discoveryv1.EndpointSlice{{
@@ -150,8 +150,37 @@ func TestFamiliesAndProtocols(t *testing.T) {
 			t.Errorf("%+v %+v", s.Ports, port)
 		}
 	}
-	if f := p.Services[0].Spec.IPFamilyPolicy; f == nil || *f != corev1.IPFamilyPolicyPreferDualStack {
-		t.Errorf("the Service has addresses by %v", f)
+	const four, six, both = "SingleStack [IPv4]", "SingleStack [IPv6]", "PreferDualStack []"
+	slices.SortFunc(d.Slices, func(a, b networkingv1beta1.ServiceSlice) int { return strings.Compare(string(a.AddressType), string(b.AddressType)) })
+	for _, x := range []struct {
+		name      string
+		endpoints []networkingv1beta1.ServiceSlice
+		kind      networkingv1beta1.ServiceType
+		ips       []string
+		want      string
+	}{
+		{"of both families", d.Slices, "", nil, both},
+		{"with no endpoints", nil, "", nil, both},
+		{"of IPv4", d.Slices[:1], "", nil, four},
+		{"of IPv4, and there is the address of IPv6", d.Slices[:1], "", []string{"10.96.0.9", "fd00:96::9"}, four},
+		{"of IPv6", d.Slices[1:], "", nil, six},
+		{"of IPv6, and the address is one", d.Slices[1:], "", []string{"fd00:96::9"}, six},
+		{"of IPv6, and the first address is of IPv4", d.Slices[1:], "", []string{"10.96.0.9"}, both},
+		{"headless", d.Slices[:1], networkingv1beta1.ServiceHeadless, nil, both},
+	} {
+		in := in
+		in.Object = in.Object.DeepCopy()
+		in.Object.Spec.Slices = x.endpoints
+		if x.kind != "" {
+			in.Object.Spec.Type = x.kind
+		}
+		f := facts(in)
+		f.IPs, f.Alias = x.ips, true
+		for _, s := range Build(f).Services {
+			if got := fmt.Sprintf("%s %s", *s.Spec.IPFamilyPolicy, s.Spec.IPFamilies); got != x.want {
+				t.Errorf("%s, Service %s has addresses by %q, want %q", x.name, s.Name, got, x.want)
+			}
+		}
 	}
 }
 

@@ -184,6 +184,10 @@ func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
 		}
 		s.OwnerReferences = []metav1.OwnerReference{owner}
 		_, err := apply.Object(ctx, r.Client, r.Reader, s)
+		if apierrors.IsInvalid(err) && len(s.Spec.IPFamilies) > 0 { // this cluster has not the family of the endpoints
+			s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = new(corev1.IPFamilyPolicyPreferDualStack), nil
+			_, err = apply.Object(ctx, r.Client, r.Reader, s)
+		}
 		if theirs := new(apply.ForeignError); errors.As(err, &theirs) && s.Name == f.Name {
 			continue // a user was faster: there is no alias
 		}

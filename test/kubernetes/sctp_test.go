@@ -1,0 +1,169 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/pion/logging"
+	"github.com/pion/sctp"
+
+	"github.com/sluice-net/sluice/test/kubelab"
+	"github.com/sluice-net/sluice/test/lab"
+)
+
+// sctpPort is the one that package sctp has for both ends.
+const sctpPort = 5000
+
+// signalText is a Service of SCTP in front of the servers of shop/web.
+const signalText = `
+apiVersion: v1
+kind: Service
+metadata: {name: signal, namespace: shop}
+spec: {ipFamilyPolicy: PreferDualStack, selector: {app: web}, ports: [{name: m3ua, port: 5000, protocol: SCTP}]}
+`
+
+// sctpConn is the packets of SCTP that a pod and one other address exchange. Both ends are in the test's own process, on
+// raw sockets of the pods' networks: not every kernel has SCTP, but each translates its addresses and tracks it.
+type sctpConn struct {
+	*net.IPConn
+	peer atomic.Pointer[net.IPAddr] // of a server: who was heard last
+}
+
+// dialSCTP opens the socket of a pod. Without a peer it is that of a server.
+func dialSCTP(t *testing.T, in *kubelab.Pod, own, peer netip.Addr) *sctpConn {
+	t.Helper()
+	network := "ip4:132"
+	if own.Is6() {
+		network = "ip6:132"
+	}
+	c := new(sctpConn)
+	if peer.IsValid() {
+		c.peer.Store(&net.IPAddr{IP: peer.AsSlice()})
+	}
+	err := in.Do(func() (err error) {
+		c.IPConn, err = net.ListenIP(network, &net.IPAddr{IP: own.AsSlice()})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.IPConn.Close() })
+	return c
+}
+
+// Read implements net.Conn.
+func (c *sctpConn) Read(b []byte) (int, error) {
+	n, from, err := c.ReadFromIP(b)
+	if err == nil {
+		c.peer.Store(from)
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *sctpConn) Write(b []byte) (int, error) {
+	to := c.peer.Load()
+	if to == nil {
+		return 0, errors.New("nobody was heard yet")
+	}
+	return c.WriteToIP(b, to)
+}
+
+func (c *sctpConn) config() sctp.Config {
+	quiet := logging.NewDefaultLoggerFactory()
+	quiet.DefaultLogLevel = logging.LogLevelDisabled
+	return sctp.Config{NetConn: c, LoggerFactory: quiet}
+}
+
+// serveSCTP has a pod answer each message of one association with the name of the pod and the address that asked.
+func serveSCTP(t *testing.T, in *kubelab.Pod, own netip.Addr) {
+	t.Helper()
+	c := dialSCTP(t, in, own, netip.Addr{})
+	go func() {
+		a, err := sctp.Server(c.config())
+		if err != nil {
+			return // nobody asked, and the test is over
+		}
+		defer a.Close()
+		s, err := a.AcceptStream()
+		if err != nil {
+			return
+		}
+		b := make([]byte, 1500)
+		for {
+			if _, err := s.Read(b); err != nil {
+				return
+			}
+			if _, err := s.Write([]byte(in.Name + " " + c.peer.Load().String())); err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// askSCTP makes an association from a pod with whoever is at the address, and returns the answer to a message.
+func askSCTP(ctx context.Context, t *testing.T, from *kubelab.Pod, own, at netip.Addr) (string, error) {
+	t.Helper()
+	c := dialSCTP(t, from, own, at)
+	defer c.IPConn.Close()
+	a, err := sctp.ClientContext(ctx, c.config())
+	if err != nil {
+		return "", fmt.Errorf("an association with %s: %w", at, err)
+	}
+	defer a.Abort("")
+	s, err := a.OpenStream(1, sctp.PayloadTypeWebRTCString)
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.Write([]byte("?")); err != nil {
+		return "", err
+	}
+	b := make([]byte, 1500)
+	n, err := s.Read(b)
+	return string(b[:n]), err
+}
+
+// testSCTP has b use a Service of SCTP of a, at its address of each family that there is.
+func testSCTP(t *testing.T, s *sharing) {
+	s.export(t, "signal", signalText)
+	servers, err := s.a.Pods(t.Context(), shop, map[string]string{"app": "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := s.b.Pod(t.Context(), shop, "asker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range from.Addrs {
+		for _, server := range servers {
+			for _, at := range server.Addrs {
+				if at.Is4() == own.Is4() {
+					serveSCTP(t, server, at)
+				}
+			}
+		}
+		lab.Eventually(t, patience, "an association by the Service from "+own.String(), func() error {
+			ips, err := addresses(t.Context(), s.b, shop, "signal")
+			if err != nil {
+				return err
+			}
+			for _, at := range ips {
+				if at.Is4() != own.Is4() {
+					continue
+				}
+				told, err := askSCTP(t.Context(), t, from, own, at)
+				if err == nil && (!strings.HasPrefix(told, "web-") || !strings.HasSuffix(told, " "+s.remote(t, s.a, own).String())) {
+					err = fmt.Errorf("%s answers %q", at, told)
+				}
+				return err
+			}
+			return fmt.Errorf("its addresses are %s", ips)
+		})
+	}
+}
