@@ -66,7 +66,9 @@ func (g *gatherer) networks(ctx context.Context) error {
 		case ipamv1alpha1.NetworkTypeServiceCIDR:
 			i.ServiceCIDRs = append(i.ServiceCIDRs, p)
 		case ipamv1alpha1.NetworkTypeExternalCIDR:
-			i.ExternalCIDR = p
+			if !i.ExternalCIDR.IsValid() || n.Name == ipamv1alpha1.NetworkTypeExternalCIDR { // that of IPv6 beside it is no value of the chart
+				i.ExternalCIDR = p
+			}
 		case ipamv1alpha1.NetworkTypeInternalCIDR:
 			i.InternalCIDR = p
 		}

@@ -49,8 +49,10 @@ func TestDualStack(t *testing.T) {
 	t.Run("families", d.families)
 	t.Run("SCTP", func(t *testing.T) { testSCTP(t, s) })
 	t.Run("doctor", func(t *testing.T) { w.liqoctl(t, w.both("network", "doctor")...) })
-	w.reset(t)
-	w.uninstall(t, "--purge")
+	if !t.Failed() { // what explains a failure stays
+		w.reset(t)
+		w.uninstall(t, "--purge")
+	}
 }
 
 // dual is servers of a with an address of each family, and a pod of b that asks them.

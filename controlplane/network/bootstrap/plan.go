@@ -21,6 +21,12 @@ const (
 	ClusterIDKey       = "CLUSTER_ID"
 )
 
+// externalIPv6Name is the Network with the external CIDR of IPv6, externalIPv6 what it asks for: a prefix of the default pool
+// with as many addresses as that of IPv4.
+const externalIPv6Name = ipamv1alpha1.NetworkTypeExternalCIDR + "-ipv6"
+
+var externalIPv6 = netip.MustParsePrefix("fd50:52ea:70::/112")
+
 // Facts are what there is.
 type Facts struct {
 	// ConfigMap is nil when there is none.
@@ -51,6 +57,8 @@ type Plan struct {
 //	external-cidr, | stays                  | made as option says | (they have defaults)
 //	internal-cidr  |                        |                     |
 //
+// A cluster whose pods have IPv6 has an external CIDR of IPv6, too, if it is not there: external-cidr-ipv6.
+//
 // A note says where what stays contradicts a set option.
 func Build(o Options, f Facts) Plan {
 	b := builder{options: o, facts: f}
@@ -62,6 +70,7 @@ func Build(o Options, f Facts) Plan {
 	// The first address of the external CIDR stands for all senders that have no
 	// address in the pod network.
 	b.movable(ipamv1alpha1.NetworkTypeExternalCIDR, o.ExternalCIDR, 1)
+	b.externalIPv6()
 	b.movable(ipamv1alpha1.NetworkTypeInternalCIDR, o.InternalCIDR, 0)
 	return b.plan
 }
@@ -148,7 +157,7 @@ func (b *builder) own(kind string, set, detected []netip.Prefix) {
 
 // movable makes the Network of a prefix that only this project uses.
 func (b *builder) movable(kind string, r Range, preAllocated int32) {
-	there := b.networks(kind)
+	there := b.ofFamily(kind, r.Prefix)
 	if len(there) == 0 {
 		labels := map[string]string{}
 		if r.Fixed {
@@ -160,6 +169,24 @@ func (b *builder) movable(kind string, r Range, preAllocated int32) {
 	if r.Fixed && !slices.ContainsFunc(there, func(n ipamv1alpha1.Network) bool { return is(n, r.Prefix) }) {
 		b.differs(there[0], kind, r.Prefix)
 	}
+}
+
+// externalIPv6 makes the external CIDR of IPv6 of a cluster that has pods of it.
+func (b *builder) externalIPv6() {
+	pods := slices.ContainsFunc(b.options.PodCIDRs, func(p netip.Prefix) bool { return p.Addr().Is6() }) ||
+		len(b.ofFamily(ipamv1alpha1.NetworkTypePodCIDR, externalIPv6)) > 0
+	asked := b.options.ExternalCIDR.Prefix.Addr().Is6()
+	if pods && !asked && len(b.ofFamily(ipamv1alpha1.NetworkTypeExternalCIDR, externalIPv6)) == 0 {
+		b.create(externalIPv6Name, ipamv1alpha1.NetworkTypeExternalCIDR, externalIPv6, map[string]string{}, 1)
+	}
+}
+
+// ofFamily are the Networks of a type that have a prefix of the family of p.
+func (b *builder) ofFamily(kind string, p netip.Prefix) []ipamv1alpha1.Network {
+	return slices.DeleteFunc(b.networks(kind), func(n ipamv1alpha1.Network) bool {
+		have, err := n.Spec.CIDR.Prefix()
+		return err == nil && have.Addr().Is4() != p.Addr().Is4()
+	})
 }
 
 func (b *builder) differs(n ipamv1alpha1.Network, kind string, p netip.Prefix) {

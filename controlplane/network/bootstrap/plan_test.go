@@ -84,6 +84,7 @@ func TestBuild(t *testing.T) {
 		service  = "service-cidr service-cidr 10.96.0.0/16 not-remapped"
 		external = "external-cidr external-cidr 10.70.0.0/16 preAllocated=1"
 		internal = "internal-cidr internal-cidr 10.80.0.0/16"
+		ipv6     = "external-cidr-ipv6 external-cidr fd50:52ea:70::/112 preAllocated=1"
 		id       = ClusterIDConfigMap + " rome"
 	)
 	tests := []struct {
@@ -119,7 +120,7 @@ func TestBuild(t *testing.T) {
 		{name: "several pod CIDRs", options: func(o *Options) { o.PodCIDRs = prefixes("10.1.0.0/16", "fd00:1::/64") },
 			facts: func(f *Facts) { f.Networks = f.Networks[1:] },
 			create: []string{"pod-cidr-10-1-0-0-16 pod-cidr 10.1.0.0/16 not-remapped",
-				"pod-cidr-fd00-1---64 pod-cidr fd00:1::/64 not-remapped"}},
+				"pod-cidr-fd00-1---64 pod-cidr fd00:1::/64 not-remapped", ipv6}},
 		{name: "a pod CIDR that is added later", options: func(o *Options) { o.PodCIDRs = prefixes("10.243.0.0/16", "10.1.0.0/16") },
 			create: []string{"pod-cidr-10-1-0-0-16 pod-cidr 10.1.0.0/16 not-remapped"}},
 		{name: "Networks of a chart with other names", facts: func(f *Facts) {
@@ -151,6 +152,20 @@ func TestBuild(t *testing.T) {
 				"internal-cidr internal-cidr 10.80.0.0/16 not-remapped"}},
 		{name: "another external CIDR than the Network's, insisted on", options: func(o *Options) { o.ExternalCIDR = Range{netip.MustParsePrefix("10.71.0.0/16"), true} },
 			notes: []string{"--external-cidr 10.71.0.0/16 is not used: Network liqo/external-cidr is 10.70.0.0/16"}},
+		{name: "an external CIDR of IPv6 for pods of IPv6", facts: func(f *Facts) { f.Networks = append(f.Networks, network("pods", "pod-cidr", "fd00:1::/64")) },
+			create: []string{ipv6}},
+		{name: "there is one of somebody else's", facts: func(f *Facts) {
+			f.Networks = append(f.Networks, network("pods", "pod-cidr", "fd00:1::/64"), network("outside", "external-cidr", "fd00:2::/64"))
+		}},
+		{name: "the user insists on one", options: func(o *Options) { o.ExternalCIDR = Range{netip.MustParsePrefix("fd00:2::/64"), true} },
+			facts: func(f *Facts) {
+				f.Networks = []ipamv1alpha1.Network{network("pod-cidr", "pod-cidr", "fd00:1::/64"), f.Networks[1], f.Networks[3]}
+			},
+			create: []string{"external-cidr external-cidr fd00:2::/64 not-remapped preAllocated=1"},
+			notes:  []string{"--pod-cidr 10.243.0.0/16 is not used"}},
+		{name: "that of IPv4 is missing", facts: func(f *Facts) {
+			f.Networks = append([]ipamv1alpha1.Network{network("external-cidr-ipv6", "external-cidr", "fd50:52ea:70::/112"), f.Networks[3]}, f.Networks[:2]...)
+		}, create: []string{external}},
 		{name: "another default than the Network's is not worth a word", options: func(o *Options) { o.ExternalCIDR.Prefix = netip.MustParsePrefix("10.71.0.0/16") }},
 
 		{name: "reserved prefixes", options: func(o *Options) { o.ReservedCIDRs = prefixes("192.168.0.0/16", "fd00:9::/48") },

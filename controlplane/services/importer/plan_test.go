@@ -151,7 +151,9 @@ func TestFamiliesAndProtocols(t *testing.T) {
 		}
 	}
 	const four, six, both = "SingleStack [IPv4]", "SingleStack [IPv6]", "PreferDualStack []"
-	slices.SortFunc(d.Slices, func(a, b networkingv1beta1.ServiceSlice) int { return strings.Compare(string(a.AddressType), string(b.AddressType)) })
+	slices.SortFunc(d.Slices, func(a, b networkingv1beta1.ServiceSlice) int {
+		return strings.Compare(string(a.AddressType), string(b.AddressType))
+	})
 	for _, x := range []struct {
 		name      string
 		endpoints []networkingv1beta1.ServiceSlice
