@@ -109,6 +109,20 @@ func (c *Cluster) OwnNamespace() string {
 	return c.Namespace
 }
 
+// WhereAllowed looks everywhere, which is namespace "", and, where the user may not, in their own namespace. within is that
+// one if it may be looked at; the error is then that of looking there, and else the first one.
+func (c *Cluster) WhereAllowed(look func(namespace string) error) (within string, err error) {
+	err = look("")
+	own := c.OwnNamespace()
+	if own == "" || !apierrors.IsForbidden(err) {
+		return "", err
+	}
+	if in := look(own); !apierrors.IsForbidden(in) {
+		return own, in
+	}
+	return "", err
+}
+
 // UID identifies the cluster whatever it is called and through whatever address
 // it is reached: the UID of the namespace kube-system.
 func (c *Cluster) UID(ctx context.Context) (types.UID, error) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,12 +37,15 @@ func (p *clusterReader) readOffloading(ctx context.Context) {
 
 // listIfServed reads all objects of a kind that peerings have. A user who may only look into the namespace of a peering has
 // them from there.
-func listIfServed[T any](ctx context.Context, p *clusterReader, what string, into client.ObjectList) read[T] {
-	r := list[T](ctx, p.access, what, into)
-	if apierrors.IsForbidden(r.err) && p.Within != "" {
-		if in := list[T](ctx, p.access, what, into, client.InNamespace(p.Within)); in.err == nil {
-			return in
-		}
+func listIfServed[T any](ctx context.Context, p *clusterReader, what string, into client.ObjectList) (r read[T]) {
+	look := func(namespace string) error {
+		r = list[T](ctx, p.access, what, into, client.InNamespace(namespace))
+		return r.err
+	}
+	if p.Within == "" {
+		r.err = look("")
+	} else {
+		_, r.err = p.access.WhereAllowed(look)
 	}
 	return served(r)
 }

@@ -205,7 +205,7 @@ func TestOneNamespaceIsRead(t *testing.T) {
 		},
 	})
 	for _, open := range []string{within, ""} {
-		p := &clusterReader{&access.Cluster{Client: c}, &cluster{Cluster: &survey.Cluster{Within: open}}}
+		p := &clusterReader{&access.Cluster{Client: c, Options: access.Options{Namespace: within}}, &cluster{Cluster: &survey.Cluster{Within: open}}}
 		p.readNamespaces(t.Context())
 		p.readOffloading(t.Context())
 		some := 0

@@ -183,17 +183,17 @@ func (e *end) named(name string) types.NamespacedName {
 
 // readPeering reads what the cluster holds of the peering. A user who may not look everywhere looks in their own namespace.
 func (e *end) readPeering(ctx context.Context) error {
-	err := e.readFound(ctx)
-	if !apierrors.IsForbidden(err) || e.OwnNamespace() == "" {
-		return err
-	}
 	everywhere, there := e.Cluster, *e.Cluster
 	there.NamespaceGiven = true
-	e.Cluster = &there
-	if in := e.readFound(ctx); !apierrors.IsForbidden(in) {
-		return in
+	within, err := everywhere.WhereAllowed(func(namespace string) error {
+		if namespace != "" {
+			e.Cluster = &there
+		}
+		return e.readFound(ctx)
+	})
+	if within == "" {
+		e.Cluster = everywhere
 	}
-	e.Cluster = everywhere
 	return err
 }
 

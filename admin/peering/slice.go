@@ -130,19 +130,20 @@ func (e *end) identityNamespaces(ctx context.Context, in ...client.ListOption) (
 	if err := e.list(ctx, "Identities", &identities, in...); err != nil {
 		return nil, err
 	}
-	for i := range identities.Items {
-		if o := &identities.Items[i]; string(o.Spec.ClusterID) == e.peer.id {
-			names = append(names, o.Namespace)
-		}
-	}
 	var tenants authv1beta1.TenantList
 	if err := e.list(ctx, "Tenants", &tenants, in...); err != nil {
 		return nil, err
 	}
-	for i := range tenants.Items {
-		if o := &tenants.Items[i]; string(o.Spec.ClusterID) == e.peer.id {
-			names = append(names, o.Namespace)
+	of := func(id authv1beta1.ClusterID, namespace string) {
+		if string(id) == e.peer.id {
+			names = append(names, namespace)
 		}
+	}
+	for i := range identities.Items {
+		of(identities.Items[i].Spec.ClusterID, identities.Items[i].Namespace)
+	}
+	for i := range tenants.Items {
+		of(tenants.Items[i].Spec.ClusterID, tenants.Items[i].Namespace)
 	}
 	return names, nil
 }

@@ -110,21 +110,20 @@ func listNames(ctx context.Context, r *reader, q query) (out []metav1.PartialObj
 
 // pages reads a list page by page. A user who may not look everywhere looks in their own namespace.
 func (r *reader) pages(ctx context.Context, q query, empty func() client.ObjectList, take func(client.ObjectList)) error {
-	err := r.pagesIn(ctx, q, empty, take)
-	if !denied(err) || q.namespace != "" || r.cluster.OwnNamespace() == "" {
-		return err
+	look := func(namespace string) error {
+		q.namespace = namespace
+		return r.pagesIn(ctx, q, empty, take)
 	}
-	q.namespace = r.cluster.OwnNamespace()
-	in := r.pagesIn(ctx, q, empty, take)
-	if denied(in) {
-		return err
+	if q.namespace != "" {
+		return look(q.namespace)
 	}
-	if q.kind.Kind == "Configuration" { // each peering has one
+	within, err := r.cluster.WhereAllowed(look)
+	if within != "" && q.kind.Kind == "Configuration" { // each peering has one
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.within = q.namespace
+		r.within = within
 	}
-	return in
+	return err
 }
 
 func (r *reader) pagesIn(ctx context.Context, q query, empty func() client.ObjectList, take func(client.ObjectList)) error {
