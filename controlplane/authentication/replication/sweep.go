@@ -161,7 +161,10 @@ func (s *session) takeBack(ctx context.Context, kept func() bool) (over bool) {
 			return false
 		case err == nil:
 			return true
-		case try >= sweepTries && (!away || !kept()):
+		case try >= sweepTries && !away: // who has deleted our Tenant as well has nothing of it left
+			s.log.Info("the provider denies access to what was copied to it: what is left of it is for the provider to remove", "why", text.Printable(err.Error(), 1000))
+			return true
+		case try >= sweepTries && !kept():
 			s.log.Error(errors.New(text.Printable(err.Error(), 1000)), "what was copied to a provider is left there")
 			return true
 		}

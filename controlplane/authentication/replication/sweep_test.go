@@ -3,11 +3,13 @@ package replication
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,12 +64,21 @@ func TestTakeBack(t *testing.T) {
 					time.AfterFunc(c.stop, stop)
 				}
 				s := newSession(between, append(slices.Clone(copied), namespaceMap), nil, remote, logr.Discard(), nil)
+				var failures []string
+				s.log = funcr.New(func(_, args string) {
+					if strings.Contains(args, `"error"=`) {
+						failures = append(failures, args)
+					}
+				}, funcr.Options{})
 				if over := s.takeBack(ctx, func() bool { return time.Since(began) < c.kept }); over != c.over {
 					t.Errorf("over: %v", over)
 				}
 				err := remote.Get(t.Context(), client.ObjectKey{Namespace: between.there, Name: "milan"}, new(authv1beta1.ResourceSlice))
 				if c.left && err != nil || !c.left && !apierrors.IsNotFound(err) {
 					t.Errorf("the copy: %v", err)
+				}
+				if wanted := c.over && c.left && c.err == away; wanted != (len(failures) > 0) {
+					t.Errorf("failures are logged: %q", failures)
 				}
 				if took := time.Since(began); took > c.until+lastSweepRetry || !c.over && took != c.stop {
 					t.Errorf("it took %v", took)
