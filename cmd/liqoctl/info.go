@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ of that namespace are all. With --get, only one value is printed, for scripts; "
 		info.Peerings.none = noPeersIn(c, s)
 		switch {
 		case *get != "":
-			return out.get(info, *get)
+			return out.getInfo(info, *get)
 		case out.given():
 			return errors.Join(out.data(info), incomplete(s, c))
 		}
@@ -75,6 +76,23 @@ of that namespace are all. With --get, only one value is printed, for scripts; "
 func isClusterID(path string) bool {
 	path = strings.TrimPrefix(path, ".")
 	return strings.EqualFold(path, "clusterid") || strings.EqualFold(path, "local.clusterid")
+}
+
+// getInfo is get of what 'info' tells. Its error names 'info peer' where the path is one of that.
+func (o *output) getInfo(i info, path string) error {
+	err := o.get(i, path)
+	if err != nil && isPathOfPeer(path) {
+		err = fmt.Errorf("%w; for that of a peer: liqoctl info peer PEER-ID --get %s", err, path)
+	}
+	return err
+}
+
+// isPathOfPeer tells whether the output of 'info peer' has what the first two keys of a path name.
+func isPathOfPeer(path string) bool {
+	some := peerInfo{Network: peerNetwork{Connection: &peerConnection{}, ExposedIPs: []exposedIP{{}}}}
+	keys := strings.SplitN(strings.Trim(path, "."), ".", 3)
+	err := (&output{w: io.Discard}).get(some, strings.Join(keys[:min(2, len(keys))], "."))
+	return err == nil || errors.Is(err, errNoValue)
 }
 
 // infoPeerReads is what it takes to show a peer.

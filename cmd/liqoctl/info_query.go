@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,9 @@ func (o *output) as(format string) *output {
 	return &c
 }
 
+// errNoValue says that a path is right, and that nothing is there now.
+var errNoValue = errors.New("it has no value yet")
+
 // lookUp follows a path of keys and of indexes of lists. Keys may be in upper or
 // lower case; one that holds dots itself, as cluster IDs may, is found, too.
 func lookUp(tree any, path string) (any, error) {
@@ -76,7 +80,7 @@ func lookUp(tree any, path string) (any, error) {
 		at = strings.TrimPrefix(at+"."+key, ".")
 	}
 	if _, list := tree.([]any); !list && release.Empty(tree) {
-		return nil, fmt.Errorf("--get %s: it has no value yet", path)
+		return nil, fmt.Errorf("--get %s: %w", path, errNoValue)
 	}
 	return tree, nil
 }

@@ -292,6 +292,20 @@ func TestGet(t *testing.T) {
 	}
 }
 
+// TestGetInfo: the error about a path of 'info peer' names that command.
+func TestGetInfo(t *testing.T) {
+	for path, told := range map[string]bool{
+		"authentication.status": true, "info": true, "network.gateway.port": true, ".Network.connection.latency": true, "network.exposedIPs.0.IP": true,
+		"network.CIDRs.remapped.pod": true, "offloading.virtualNodes.0.name": true,
+		"milan": false, "local.status": false, "network.internalCIDR": false, "network.podCIDR": false,
+	} {
+		err := (&output{w: new(bytes.Buffer)}).getInfo(infoOf(romeSurvey()), path)
+		if err == nil || strings.HasSuffix(err.Error(), "; for that of a peer: liqoctl info peer PEER-ID --get "+path) != told {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // Where Liqo runs, its version is not taken for one of ours.
 func TestInfoOfLiqo(t *testing.T) {
 	s := romeSurvey()
