@@ -9,10 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
-	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/reflection"
 )
 
@@ -152,7 +153,8 @@ func offloadedPods(c *cluster) (out []Finding) {
 // whyPending says what keeps a pod from running in another cluster; ok is false if that is not where it should run.
 //
 //	the pod is              and                                      the cause
-//	on a virtual node       the node is not ready                    what it says
+//	on a virtual node       the provider has drained this cluster    that
+//	                        the node is not ready                    what it says
 //	                        its status has a reason                  that reason
 //	                        a container of it waits there            what that waits for
 //	                        its namespace is not ready there         what the NamespaceOffloading says
@@ -161,7 +163,8 @@ func offloadedPods(c *cluster) (out []Finding) {
 //	without a node          its namespace is offloaded, and
 //	                        - there is no virtual node               that
 //	                        - none is selected                       that
-//	                        - those that are selected are not ready  what the first says
+//	                        - those that are selected are not ready  what the first says, or that the provider has drained
+//	                                                                 this cluster
 //	                        - it does not tolerate virtual nodes     it was made before
 //	                        - it can run there alone, and needs a    that volume
 //	                          PersistentVolume
@@ -189,7 +192,7 @@ func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 		return t, false // nobody has tried
 	}
 	switch {
-	case of == nil && asksForVirtual(p):
+	case of == nil && placement.OnlyVirtual(p):
 		return notOffloaded(p), true
 	case of == nil:
 		return t, false
@@ -200,14 +203,6 @@ func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 // notOffloaded is about a pod for virtual nodes in a namespace that is not for them.
 func notOffloaded(p *corev1.Pod) trouble {
 	return trouble{"it asks for a virtual node, and its namespace is not offloaded", "liqoctl offload namespace " + p.Namespace}
-}
-
-// asksForVirtual tells whether a pod can run on virtual nodes alone.
-func asksForVirtual(p *corev1.Pod) bool {
-	if r := p.Spec.RuntimeClassName; r != nil && *r == offloadingv1beta1.RuntimeClassName {
-		return true
-	}
-	return p.Spec.NodeSelector[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual
 }
 
 // whyUnscheduled is about a pod of an offloaded namespace without a node.
@@ -227,30 +222,49 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 	if len(selected) == 0 {
 		return trouble{"clusterSelector of its NamespaceOffloading selects no virtual node", fmt.Sprintf("kubectl -n %s edit namespaceoffloading %s", of.Namespace, of.Name)}
 	}
-	ready, first := false, ""
+	ready, first := false, trouble{}
 	for i := range o.virtualNodes.items {
 		v := &o.virtualNodes.items[i]
 		if !slices.Contains(selected, string(v.Spec.ClusterID)) {
 			continue
 		}
-		why := c.nodeProblem(v)
-		ready = ready || why == ""
-		if first == "" && why != "" {
-			first = fmt.Sprintf("virtual node %s is not ready: %s", v.Name, why)
+		t, bad := c.drained(v)
+		if !bad {
+			t, bad = c.notReady(v)
+		}
+		ready = ready || !bad
+		if bad && first == (trouble{}) {
+			first = t
 		}
 	}
-	if !ready && first != "" {
-		return trouble{first, "fix what is named; see the check of the virtual nodes"}
+	if !ready && first != (trouble{}) {
+		return first
 	}
-	if !slices.ContainsFunc(p.Spec.Tolerations, toleratesVirtual) && !asksForVirtual(p) {
+	if !slices.ContainsFunc(p.Spec.Tolerations, toleratesVirtual) && !placement.ByRuntimeClass(p) {
 		return trouble{"it does not tolerate virtual nodes: it was made before its namespace was offloaded, or this API server serves no MutatingAdmissionPolicy (Kubernetes 1.36)",
 			"make it anew: delete it if a controller has made it; before Kubernetes 1.36 give it the runtime class " + offloadingv1beta1.RuntimeClassName}
 	}
-	if strategy := of.Spec.PodOffloadingStrategy; (strategy == offloadingv1beta1.RemotePodOffloadingStrategy || asksForVirtual(p)) && reflection.NeedsVolume(&p.Spec) {
+	if strategy := of.Spec.PodOffloadingStrategy; (strategy == offloadingv1beta1.RemotePodOffloadingStrategy || placement.OnlyVirtual(p)) && reflection.NeedsVolume(&p.Spec) {
 		return trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), remedies["FailedReflection"] + ": another podOffloadingStrategy than Remote"}
 	}
 	return trouble{"no node has room for it, here or at a provider: " + scheduler,
 		"end other pods, lower its requests, or ask a provider for more: kubectl edit rslice, liqoctl create resourceslice"}
+}
+
+// drained is that the provider of a virtual node has drained this cluster.
+func (c *cluster) drained(v *offloadingv1beta1.VirtualNode) (t trouble, yes bool) {
+	id := string(v.Spec.ClusterID)
+	if !slices.ContainsFunc(c.offloads.slices.items, func(s authv1beta1.ResourceSlice) bool { return (&end{id: id}).asks(&s) && survey.Drained(&s) }) {
+		return t, false
+	}
+	return trouble{fmt.Sprintf("cluster %s has drained this cluster, and runs no pods for it", id),
+		fmt.Sprintf("ask the administrators of cluster %s to end this: liqoctl activate tenant %s", id, or(c.Installation.ClusterID, "NAME"))}, true
+}
+
+// notReady is that a virtual node is not.
+func (c *cluster) notReady(v *offloadingv1beta1.VirtualNode) (t trouble, yes bool) {
+	why := c.nodeProblem(v)
+	return trouble{fmt.Sprintf("virtual node %s is not ready: %s", v.Name, why), "fix what is named; see the check of the virtual nodes"}, why != ""
 }
 
 // toleratesVirtual tells whether a pod with t may run on virtual nodes.
@@ -275,6 +289,9 @@ var remedies = map[string]string{
 
 // whyNotThere is about a pod on a virtual node.
 func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, of *offloadingv1beta1.NamespaceOffloading) trouble {
+	if t, yes := c.drained(v); yes {
+		return t
+	}
 	known := func(reason, message string) (trouble, bool) {
 		fix, ok := remedies[reason]
 		return trouble{fmt.Sprintf("%s: %s", reason, message), strings.ReplaceAll(fix, "NAMESPACE", p.Namespace)}, ok
@@ -282,8 +299,8 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 	if t, ok := known(p.Status.Reason, p.Status.Message); ok {
 		return t
 	}
-	if why := c.nodeProblem(v); why != "" {
-		return trouble{fmt.Sprintf("virtual node %s is not ready: %s", v.Name, why), "fix what is named; see the check of the virtual nodes"}
+	if t, bad := c.notReady(v); bad {
+		return t
 	}
 	if of == nil {
 		return notOffloaded(p)

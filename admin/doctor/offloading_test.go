@@ -113,6 +113,29 @@ func TestWhyPending(t *testing.T) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: new(corev1.EphemeralVolumeSource)}}}
 			return p
 		}, "spec.volumes[0] (data) needs a PersistentVolume", "keep the pod here"},
+		{"which the provider has drained", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			w.denied(authv1beta1.ReasonTenantDrained, "the provider has drained cluster rome")
+			p := w.pending("a", "north")
+			p.Status.Reason, p.Status.Message = "QuotaMissing", "there is no Quota"
+			return p
+		}, "cluster milan has drained this cluster", "liqoctl activate tenant rome"},
+		{"without a node, which the provider has drained", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			w.denied(authv1beta1.ReasonTenantDrained, "the provider has drained cluster rome")
+			return w.pending("a", "")
+		}, "cluster milan has drained this cluster", "liqoctl activate tenant rome"},
+		{"for which only a virtual node will do, by affinity, and its namespace is not offloaded", func(w *world) *corev1.Pod {
+			p := w.pending("a", "")
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: networkingv1beta1.LabelNodeType, Operator: corev1.NodeSelectorOpIn, Values: []string{networkingv1beta1.NodeTypeVirtual}},
+				}}},
+			}}}
+			return p
+		}, "its namespace is not offloaded", "liqoctl offload namespace shop"},
 		{"of runtime class liqo, and its namespace is not offloaded", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			p := w.pending("a", "")

@@ -203,3 +203,26 @@ func Nodes(all []offloadingv1beta1.VirtualNode, nodes []corev1.Node, in, cluster
 	slices.SortFunc(of, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return of
 }
+
+// ByRuntimeClass tells whether a pod has the runtime class of virtual nodes.
+func ByRuntimeClass(p *corev1.Pod) bool {
+	return p.Spec.RuntimeClassName != nil && *p.Spec.RuntimeClassName == offloadingv1beta1.RuntimeClassName
+}
+
+// OnlyVirtual tells whether no other node than a virtual one can take a pod: its runtime class, its node selector or each
+// term of its node affinity says so.
+func OnlyVirtual(p *corev1.Pod) bool {
+	if ByRuntimeClass(p) || p.Spec.NodeSelector[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual {
+		return true
+	}
+	a := p.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return len(terms) > 0 && !slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+			return r.Key == networkingv1beta1.LabelNodeType && r.Operator == corev1.NodeSelectorOpIn && slices.Equal(r.Values, []string{networkingv1beta1.NodeTypeVirtual})
+		})
+	})
+}

@@ -114,3 +114,35 @@ func TestNodeOf(t *testing.T) {
 		})
 	}
 }
+
+func TestOnlyVirtual(t *testing.T) {
+	in := func(values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "region", Operator: corev1.NodeSelectorOpExists}, {Key: "liqo.io/type", Operator: corev1.NodeSelectorOpIn, Values: values},
+		}}
+	}
+	terms := func(terms ...corev1.NodeSelectorTerm) corev1.PodSpec {
+		return corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}}}
+	}
+	for _, tt := range []struct {
+		name string
+		spec corev1.PodSpec
+		want bool
+	}{
+		{"any node", corev1.PodSpec{}, false},
+		{"by runtime class", corev1.PodSpec{RuntimeClassName: new("liqo")}, true},
+		{"another runtime class", corev1.PodSpec{RuntimeClassName: new("gvisor")}, false},
+		{"by node selector", corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}}, true},
+		{"another node selector", corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "other"}}, false},
+		{"another affinity", corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}}, false},
+		{"each term says so", terms(in("virtual-node"), in("virtual-node")), true},
+		{"one term does not", terms(in("virtual-node"), corev1.NodeSelectorTerm{}), false},
+		{"or another node", terms(in("virtual-node", "other")), false},
+	} {
+		if got := placement.OnlyVirtual(&corev1.Pod{Spec: tt.spec}); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
