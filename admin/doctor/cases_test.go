@@ -250,6 +250,10 @@ var cases = []testCase{
 		w.server.pods.items, w.server.replicas = nil, new(int32(0))
 		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "ReplicaSet", "gw-rome-5d4f", "FailedCreate", `pods "gw-rome-5d4f-" is forbidden: exceeded quota: none`)}
 	}, remote, Failed},
+	{"once refused, and admitted now", "gateway-pods", func(w *world) {
+		w.server.pods.items, w.server.admitted = nil, true
+		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "ReplicaSet", "gw-rome-5d4f", "FailedCreate", `pods "gw-rome-5d4f-" is forbidden: exceeded quota: none`)}
+	}, remote, Failed},
 	{"beyond the quota", "gateway-pods", func(w *world) {
 		w.server.pods.items = nil
 		w.milan.events.items = []corev1.Event{event("liqo-tenant-rome", "ReplicaSet", "gw-rome-5d4f", "FailedCreate", `pods "gw-rome-5d4f-" is forbidden: exceeded quota: none`)}

@@ -151,7 +151,7 @@ func (e *end) noPods() Finding {
 		return fail("it is scaled to zero pods").on(object).because("somebody scaled it to zero, and no controller has undone that").
 			fix("kubectl -n %s scale deployment %s --replicas=1; and see that the controller runs, which maintains this", e.peer.Namespace, e.deployment())
 	}
-	if ev := refusedPods(e.cluster.events.items, e.peer.Namespace, e.deployment()); ev != nil {
+	if ev := refusedPods(e.cluster.events.items, e.peer.Namespace, e.deployment()); ev != nil && !e.admitted { // else it is about pods before
 		return refusedBy(ev).on(object)
 	}
 	g := e.gateway()

@@ -119,6 +119,8 @@ type end struct {
 	lastLogs map[string]string
 	// replicas are how many pods the gateway's Deployment is to have; nil: not known.
 	replicas *int32
+	// admitted: that Deployment says of no pod that it could not be made.
+	admitted bool
 	// service is that of a server; nil: none.
 	service    *corev1.Service
 	serviceErr error

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -33,6 +34,7 @@ type evidence struct {
 // judged is an object with conditions.
 type judged struct {
 	Name       string // "GatewayServer liqo-tenant-milan/milan"
+	UID        types.UID
 	Conditions []metav1.Condition
 }
 
@@ -49,7 +51,7 @@ func (e *end) configurationClues(ctx context.Context, told string) []string {
 	e.seeInstallation(ctx, &v)
 	var c networkingv1beta1.Configuration
 	if e.Client.Get(ctx, e.named(e.configuration()), &c) == nil {
-		v.Objects = append(v.Objects, judged{"Configuration " + c.Namespace + "/" + c.Name, c.Status.Conditions})
+		v.Objects = append(v.Objects, judged{"Configuration " + c.Namespace + "/" + c.Name, c.UID, c.Status.Conditions})
 	}
 	e.seeEvents(ctx, &v, e.configuration())
 	return v.explain(told)
@@ -85,7 +87,7 @@ func (e *end) seeGateway(ctx context.Context, v *evidence) {
 		conditions := slices.DeleteFunc(slices.Clone(g.conditions()), func(c metav1.Condition) bool {
 			return c.Type == string(networkingv1beta1.ConditionPeerKeyReady) && e.peer.key == nil // that comes later
 		})
-		v.Objects = append(v.Objects, judged{g.String(), conditions})
+		v.Objects = append(v.Objects, judged{g.String(), g.GetUID(), conditions})
 	}
 	e.seePods(ctx, v, client.MatchingLabels{networkingv1beta1.LabelGatewayName: e.gateway(), networkingv1beta1.LabelGatewayNamespace: e.namespace})
 }
@@ -108,7 +110,7 @@ func (e *end) seeConnection(ctx context.Context, v *evidence) {
 		return
 	}
 	name := e.tagged("Connection " + c.Namespace + "/" + c.Name)
-	v.Objects = append(v.Objects, judged{name + ", " + orNothing(string(c.Status.Value)), c.Status.Conditions})
+	v.Objects = append(v.Objects, judged{name + ", " + orNothing(string(c.Status.Value)), c.UID, c.Status.Conditions})
 }
 
 // seeEvents reads the events about objects that have the name, or whose names

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -164,14 +165,33 @@ func (x *explanation) container(pod string, s corev1.ContainerStatus) {
 	}
 }
 
-// besideThePoint tells whether an event explains nothing: one of a pod that has been
-// replaced, or one that every pod of the cluster has.
+// besideThePoint tells whether an event explains nothing: one of an object that has been replaced, one of what has passed,
+// or one that every pod of the cluster has.
+//
+//	about          beside the point
+//	a Pod          there are others instead; it has started since; MissingClusterDNS
+//	a ReplicaSet   it could not make a pod, and its Deployment says nothing of that any more
+//	another        there is one of its name with another UID
 func (v *evidence) besideThePoint(e corev1.Event) bool {
-	if e.InvolvedObject.Kind != "Pod" {
-		return false
+	about := e.InvolvedObject
+	another := func(uid types.UID) bool { return about.UID != "" && about.UID != uid }
+	switch about.Kind {
+	case "Pod":
+		i := slices.IndexFunc(v.Pods, func(p corev1.Pod) bool { return p.Name == about.Name && !another(p.UID) })
+		passed := i >= 0 && slices.ContainsFunc(v.Pods[i].Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+			return c.State.Running != nil && lastSeen(&e).Before(c.State.Running.StartedAt.Time)
+		})
+		return i < 0 && len(v.Pods) > 0 || passed || e.Reason == "MissingClusterDNS"
+	case "ReplicaSet":
+		return e.Reason == "FailedCreate" && len(v.Deployments) > 0 && !slices.ContainsFunc(v.Deployments, func(d appsv1.Deployment) bool {
+			return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+				return c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+			})
+		})
 	}
-	replaced := len(v.Pods) > 0 && !slices.ContainsFunc(v.Pods, func(p corev1.Pod) bool { return p.Name == e.InvolvedObject.Name })
-	return replaced || e.Reason == "MissingClusterDNS"
+	return slices.ContainsFunc(v.Objects, func(o judged) bool {
+		return o.Name == about.Kind+" "+about.Namespace+"/"+about.Name && another(o.UID)
+	})
 }
 
 // events reports the latest warnings. The events are sorted.

@@ -39,7 +39,7 @@ func TestExplain(t *testing.T) {
 			name: "an image that is not there",
 			told: "GatewayServer n/a: Deployment gw-a: Deployment does not have minimum availability",
 			v: evidence{
-				Objects: []judged{{"GatewayServer n/a", []metav1.Condition{
+				Objects: []judged{{"GatewayServer n/a", "u", []metav1.Condition{
 					{Type: "TemplateRendered", Status: "True"},
 					{Type: "Deployed", Status: "False", Reason: "DeploymentNotReady", Message: "Deployment gw-a: Deployment does not have minimum availability."},
 					{Type: "EndpointReady", Status: "False", Reason: "WaitingForGatewayPod", Message: "no gateway pod is running"},
@@ -92,7 +92,7 @@ Next: read the log of the pod with 'kubectl logs'`,
 		{
 			name: "a load balancer without provider",
 			told: "GatewayServer n/a: Service gw-a has no address: the cloud's controller, or one like MetalLB, must assign it",
-			v: evidence{Objects: []judged{{"GatewayServer n/a", []metav1.Condition{
+			v: evidence{Objects: []judged{{"GatewayServer n/a", "u", []metav1.Condition{
 				{Type: "EndpointReady", Status: "False", Reason: "WaitingForLoadBalancer", Message: "Service gw-a has no address: the cloud's controller, or one like MetalLB, must assign it"},
 			}}}},
 			want: `
@@ -124,6 +124,28 @@ Next: the node cannot pull the image: check its name in the template, its pull s
 			v:    evidence{Now: now, Events: []corev1.Event{about("Pod", "gw-a-0", "Evicted", "disk pressure")}},
 			want: `
 Event of Pod gw-a-0, 0s ago: Evicted: disk pressure
+Next: fix the problems above; run 'liqoctl network doctor' for a closer look`,
+		},
+		{
+			name: "warnings of what has passed",
+			v: evidence{
+				Now:         now,
+				Objects:     []judged{{"GatewayServer n/a", "u", nil}},
+				Deployments: []appsv1.Deployment{deployment("n", "gw-a")},
+				Pods: []corev1.Pod{pod(corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(0)}},
+				}}})},
+				Events: []corev1.Event{
+					{Type: "Warning", InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "gw-a-1", UID: "of another"}, Reason: "A", Message: "of an earlier pod", LastTimestamp: ago(0)},
+					{Type: "Warning", InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "gw-a-1"}, Reason: "B", Message: "before it started", LastTimestamp: ago(time.Second)},
+					{Type: "Warning", InvolvedObject: corev1.ObjectReference{Kind: "GatewayServer", Namespace: "n", Name: "a", UID: "of another"}, Reason: "C", Message: "of an earlier gateway", LastTimestamp: ago(0)},
+					{Type: "Warning", InvolvedObject: corev1.ObjectReference{Kind: "GatewayServer", Namespace: "n", Name: "a", UID: "u"}, Reason: "D", Message: "of this one", LastTimestamp: ago(0)},
+					about("ReplicaSet", "gw-a-0", "FailedCreate", "exceeded quota"),
+				},
+			},
+			want: `
+Pod n/gw-a-1: not ready
+Event of GatewayServer a, 0s ago: D: of this one
 Next: fix the problems above; run 'liqoctl network doctor' for a closer look`,
 		},
 		{
