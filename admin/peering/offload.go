@@ -21,6 +21,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 )
 
 // Selector returns the term of a cluster selector that means what text does in kubectl's -l: "region in (eu, us),gpu".
@@ -225,7 +226,28 @@ func Unoffload(ctx context.Context, in *access.Cluster, namespace string, o Opti
 			return mappedStill(requests.Items, namespace), nil
 		},
 	})
-	return p.run(ctx, tell)
+	if err := p.run(ctx, tell); err != nil {
+		return err
+	}
+	var waiting corev1.PodList
+	// Who may not look at pods is told nothing of them: what was asked for is done.
+	if in.Client.List(ctx, &waiting, client.InNamespace(namespace), client.MatchingFields{"status.phase": string(corev1.PodPending), "spec.nodeName": ""}) == nil {
+		if text := stranded(waiting.Items); text != "" {
+			tell.Warning(in.Name, text)
+		}
+	}
+	return nil
+}
+
+// stranded tells of the pods without a node that only a virtual node could take; empty: there are none.
+func stranded(waiting []corev1.Pod) string {
+	waiting = slices.DeleteFunc(waiting, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || !placement.OnlyVirtual(&p) })
+	if len(waiting) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of the namespace's pods stay Pending, as only a virtual node could take them, such as Pod %s: delete those that a controller makes again; "+
+		"where that asks for virtual nodes, too, take runtime class %s, or %s in nodeSelector or affinity, out of its template",
+		len(waiting), waiting[0].Name, offloadingv1beta1.RuntimeClassName, networkingv1beta1.LabelNodeType)
 }
 
 // mappedStill names a provider that has, or is asked for, a namespace.

@@ -201,8 +201,16 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 		}
 	})
 	t.Run("unoffload", func(t *testing.T) {
-		if err := peering.Unoffload(ctx, rome.access, "shop", options(), nil); err != nil {
+		waits := offloaded("waits")
+		waits.Spec.NodeName, waits.Spec.NodeSelector = "", map[string]string{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual, corev1.LabelHostname: "none"}
+		rome.Create(t, waits)
+		defer rome.Delete(t, waits)
+		var s told
+		if err := peering.Unoffload(ctx, rome.access, "shop", options(), s.tell); err != nil {
 			t.Fatal(err)
+		}
+		if last := s.lines[len(s.lines)-1]; !strings.HasPrefix(last, "WARN (local) 1 of the namespace's pods stay Pending, as only a virtual node could take them, such as Pod waits: ") {
+			t.Errorf("it tells %q", s.lines)
 		}
 		milan.absent(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
 	})
