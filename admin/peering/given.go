@@ -168,6 +168,7 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 	}
 	var before *corev1beta1.Condition // what the controller says of earlier credentials
 	var replaced time.Time            // when these took their place; zero: they did not
+	var lost []string                 // what is to be said of those that served, where these do not
 	var p plan
 	space := p.add(nil, e.tenantNamespace())
 	given := p.add(after(space), &step{
@@ -176,16 +177,20 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 			if before, err = e.apiServerCondition(ctx); err != nil {
 				return "", err
 			}
-			changed, err := e.ensureIdentitySecret(ctx, NewIdentitySecret(e.metadata(""), g))
-			if changed {
+			wanted := NewIdentitySecret(e.metadata(""), g)
+			made, changed, err := e.ensureIdentitySecret(ctx, wanted)
+			if made || changed {
 				replaced = time.Now()
+			}
+			if changed && before != nil && before.Status == corev1beta1.StatusEstablished {
+				lost = []string{fmt.Sprintf("These credentials have replaced others in Secret %s/%s, which the API server accepted: to have those again, run the command with their kubeconfig", wanted.Namespace, wanted.Name)}
 			}
 			return "", err
 		},
 	})
 	p.add(after(given), &step{
 		in: e.Cluster, waiting: "Waiting for the API server of cluster " + g.ProviderID, done: "API server of cluster " + g.ProviderID + " accepts the credentials",
-		detailed: true, clues: e.controllerClues,
+		detailed: true, clues: func(ctx context.Context, told string) []string { return append(lost, e.controllerClues(ctx, told)...) },
 		try: func(ctx context.Context) (missing string, err error) {
 			c, err := e.apiServerCondition(ctx)
 			switch {
@@ -294,27 +299,26 @@ func (e *end) rightsToCreateIdentity() (all []access.Permission) {
 
 // ensureIdentitySecret makes the Secret, or gives the one that is there other credentials. changed: they are
 // others than before.
-func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) (changed bool, err error) {
+func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) (made, changed bool, err error) {
 	live := wanted.DeepCopy()
-	made, err := e.readOrCreate(ctx, live)
-	if made || err != nil {
-		return made, err
+	if made, err = e.readOrCreate(ctx, live); made || err != nil {
+		return made, false, err
 	}
 	for _, l := range []string{authv1beta1.LabelIdentityType, networkingv1beta1.LabelRemoteClusterID} {
 		if live.Labels[l] == wanted.Labels[l] {
 			continue
 		}
-		return false, &complaint{fmt.Sprintf("Secret %s/%s already exists but is not an identity for cluster %s: delete or rename it", live.Namespace, live.Name, e.peer.id)}
+		return false, false, &complaint{fmt.Sprintf("Secret %s/%s already exists but is not an identity for cluster %s: delete or rename it", live.Namespace, live.Name, e.peer.id)}
 	}
 	const remote = authv1beta1.AnnotationRemoteTenantNamespace
 	if bytes.Equal(live.Data[authv1beta1.KubeconfigKey], wanted.Data[authv1beta1.KubeconfigKey]) && live.Annotations[remote] == wanted.Annotations[remote] {
-		return false, nil
+		return false, false, nil
 	}
 	before := live.DeepCopy()
 	live.Data = wanted.Data
 	metav1.SetMetaDataAnnotation(&live.ObjectMeta, remote, wanted.Annotations[remote])
 	changed = !bytes.Equal(before.Data[authv1beta1.KubeconfigKey], wanted.Data[authv1beta1.KubeconfigKey])
-	return changed, e.Explain("change Secret "+live.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
+	return false, changed, e.Explain("change Secret "+live.Name, e.write.Patch(ctx, live, client.MergeFrom(before)))
 }
 
 // givenCredentials tells of the credentials for the peer that users have made. What the user may not see is not there.
