@@ -40,6 +40,7 @@ func (p *plan) run(ctx context.Context, tell progress.Func) error {
 	var wg sync.WaitGroup
 	for _, s := range p.steps {
 		s.over = make(chan struct{})
+		s.warn = func(text string) { changed <- func(t *teller) { t.warn(s, text) } }
 		if s.detailed {
 			s.lacks = func(missing string) { changed <- func(t *teller) { t.lacks(s, missing) } }
 		}
@@ -107,6 +108,12 @@ func (t *teller) begin(s *step) {
 
 func (t *teller) lacks(s *step, missing string) {
 	t.missing[s] = missing
+	t.waits()
+}
+
+func (t *teller) warn(s *step, text string) {
+	t.shown[s.in.Name] = "" // this ends what is shown as waiting
+	t.tell.Warning(s.in.Name, text)
 	t.waits()
 }
 

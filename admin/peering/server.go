@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -160,28 +161,38 @@ func (e *end) gatewayRuns() *step {
 
 // exposed waits until the server tells where it is reached.
 func (e *end) exposed() *step {
-	return &step{
-		in: e.Cluster, waiting: "Waiting for gateway server Service to have an address", done: "Gateway server Service created successfully", detailed: true,
-		try: func(ctx context.Context) (missing string, err error) {
-			g, err := e.readGateway(ctx)
-			if err != nil {
-				return "", err
+	s := &step{in: e.Cluster, waiting: "Waiting for gateway server Service to have an address", done: "Gateway server Service created successfully", detailed: true, clues: e.gatewayClues}
+	var since time.Time // when it was seen first that it has none from a load balancer
+	told := false
+	s.try = func(ctx context.Context) (missing string, err error) {
+		g, err := e.readGateway(ctx)
+		if err != nil {
+			return "", err
+		}
+		missing, err = conditionMissing(g, networkingv1beta1.ConditionEndpointReady)
+		if unassigned := new(unassigned); errors.As(err, &unassigned) {
+			if since.IsZero() {
+				since = time.Now()
 			}
-			missing, err = conditionMissing(g, networkingv1beta1.ConditionEndpointReady)
-			if unassigned := new(unassigned); errors.As(err, &unassigned) && e.options.UntilTimeout {
+			if !told && time.Since(since) >= unassignedTold {
+				told = true
+				s.warn("The Service of " + g.String() + " waits for an external address: if this cluster has nothing that assigns one to Services of type LoadBalancer, " +
+					"interrupt this command, and run it again with --gw-server-service-type NodePort")
+			}
+			if e.options.UntilTimeout {
 				return unassigned.text, nil
 			}
-			if missing != "" || err != nil {
-				return missing, err
-			}
-			e.endpoint = g.server.Status.Endpoint
-			if e.endpoint == nil || len(e.endpoint.Addresses) == 0 {
-				return g.String() + " has no address in its status.endpoint", nil
-			}
-			return "", nil
-		},
-		clues: e.gatewayClues,
+		}
+		if missing != "" || err != nil {
+			return missing, err
+		}
+		e.endpoint = g.server.Status.Endpoint
+		if e.endpoint == nil || len(e.endpoint.Addresses) == 0 {
+			return g.String() + " has no address in its status.endpoint", nil
+		}
+		return "", nil
 	}
+	return s
 }
 
 // readGateway reads the gateway of this end.

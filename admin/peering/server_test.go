@@ -148,6 +148,15 @@ func TestExposedWithoutLoadBalancer(t *testing.T) {
 				if took := time.Since(began); took < tt.after || took > tt.after+time.Second {
 					t.Errorf("it took %v, want %v", took, tt.after)
 				}
+				var warned []string
+				for _, l := range told.lines {
+					if strings.Contains(l, " warn ") {
+						warned = append(warned, l)
+					}
+				}
+				if len(warned) != 1 || !strings.HasPrefix(warned[0], "15s ") || !strings.Contains(warned[0], "with --gw-server-service-type NodePort") {
+					t.Errorf("warnings: %q", warned)
+				}
 				if want := "0s  ... Waiting for gateway server Service to have an address: " + why; !slices.Contains(told.lines, want) {
 					t.Errorf("%q was not told:\n%s", want, strings.Join(told.lines, "\n"))
 				}

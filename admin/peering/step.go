@@ -40,6 +40,7 @@ type step struct {
 	after []*step
 	over  chan struct{} // closed after the last successful look
 	lacks func(string)  // told what is missing, when that changes; nil: nobody reads it
+	warn  func(string)  // tells at once what the user should know while it runs; nil: nobody reads it
 
 	// Owned by run until it returns.
 	notes   []progress.Event // told before done
@@ -116,6 +117,8 @@ const (
 	obstacleFor = 25 * time.Second
 	// unassignedFor is long enough for a cloud to give a Service an address, which takes it up to three minutes.
 	unassignedFor = 4 * time.Minute
+	// unassignedTold is when the user is told of it: most clouds have answered, and a cluster without one never does.
+	unassignedTold = 15 * time.Second
 )
 
 // patience is how long an error may last.
