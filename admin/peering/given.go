@@ -297,8 +297,8 @@ func (e *end) rightsToCreateIdentity() (all []access.Permission) {
 	return append(all, access.Permission{Verb: "list", Group: authv1beta1.GroupVersion.Group, Resource: "identities", Namespace: e.namespace})
 }
 
-// ensureIdentitySecret makes the Secret, or gives the one that is there other credentials. changed: they are
-// others than before.
+// ensureIdentitySecret makes the Secret, or gives the one that is there other credentials. made: there was
+// none; changed: they are others than before.
 func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) (made, changed bool, err error) {
 	live := wanted.DeepCopy()
 	if made, err = e.readOrCreate(ctx, live); made || err != nil {

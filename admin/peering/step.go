@@ -40,7 +40,7 @@ type step struct {
 	after []*step
 	over  chan struct{} // closed after the last successful look
 	lacks func(string)  // told what is missing, when that changes; nil: nobody reads it
-	warn  func(string)  // tells at once what the user should know while it runs; nil: nobody reads it
+	warn  func(string)  // tells at once what the user should know while it runs; set by the plan
 
 	// Owned by run until it returns.
 	notes   []progress.Event // told before done
