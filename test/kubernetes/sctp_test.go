@@ -17,10 +17,7 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-// sctpPort is the one that package sctp has for both ends.
-const sctpPort = 5000
-
-// signalText is a Service of SCTP in front of the servers of shop/web.
+// signalText is a Service of SCTP in front of the servers of shop/web. Its port is the one that package sctp has for both ends.
 const signalText = `
 apiVersion: v1
 kind: Service
@@ -75,10 +72,11 @@ func (c *sctpConn) Write(b []byte) (int, error) {
 	return c.WriteToIP(b, to)
 }
 
-func (c *sctpConn) config() sctp.Config {
-	quiet := logging.NewDefaultLoggerFactory()
-	quiet.DefaultLogLevel = logging.LogLevelDisabled
-	return sctp.Config{NetConn: c, LoggerFactory: quiet}
+// quiet says nothing of packets that are not of an association.
+func quiet() logging.LoggerFactory {
+	f := logging.NewDefaultLoggerFactory()
+	f.DefaultLogLevel = logging.LogLevelDisabled
+	return f
 }
 
 // serveSCTP has a pod answer each message of one association with the name of the pod and the address that asked.
@@ -86,7 +84,7 @@ func serveSCTP(t *testing.T, in *kubelab.Pod, own netip.Addr) {
 	t.Helper()
 	c := dialSCTP(t, in, own, netip.Addr{})
 	go func() {
-		a, err := sctp.Server(c.config())
+		a, err := sctp.ServerWithOptions(sctp.WithNetConn(c), sctp.WithLoggerFactory(quiet()))
 		if err != nil {
 			return // nobody asked, and the test is over
 		}
@@ -112,7 +110,7 @@ func askSCTP(ctx context.Context, t *testing.T, from *kubelab.Pod, own, at netip
 	t.Helper()
 	c := dialSCTP(t, from, own, at)
 	defer c.IPConn.Close()
-	a, err := sctp.ClientContext(ctx, c.config())
+	a, err := sctp.ClientContext(ctx, sctp.WithNetConn(c), sctp.WithLoggerFactory(quiet()))
 	if err != nil {
 		return "", fmt.Errorf("an association with %s: %w", at, err)
 	}
