@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pion/logging"
 	"github.com/pion/sctp"
@@ -24,6 +26,9 @@ kind: Service
 metadata: {name: signal, namespace: shop}
 spec: {ipFamilyPolicy: PreferDualStack, selector: {app: web}, ports: [{name: m3ua, port: 5000, protocol: SCTP}]}
 `
+
+// sctpPatience bounds one attempt to associate, and one answer.
+const sctpPatience = 5 * time.Second
 
 // sctpConn is the packets of SCTP that a pod and one other address exchange. Both ends are in the test's own process, on
 // raw sockets of the pods' networks: not every kernel has SCTP, but each translates its addresses and tracks it.
@@ -50,7 +55,6 @@ func dialSCTP(t *testing.T, in *kubelab.Pod, own, peer netip.Addr) *sctpConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.IPConn.Close() })
 	return c
 }
 
@@ -79,35 +83,34 @@ func quiet() logging.LoggerFactory {
 	return f
 }
 
-// serveSCTP has a pod answer each message of one association with the name of the pod and the address that asked.
-func serveSCTP(t *testing.T, in *kubelab.Pod, own netip.Addr) {
-	t.Helper()
-	c := dialSCTP(t, in, own, netip.Addr{})
-	go func() {
-		a, err := sctp.ServerWithOptions(sctp.WithNetConn(c), sctp.WithLoggerFactory(quiet()))
-		if err != nil {
-			return // nobody asked, and the test is over
-		}
-		defer a.Close()
-		s, err := a.AcceptStream()
-		if err != nil {
+// serveSCTP has a pod answer each message of one association with the name of the pod and the address that asked, until the
+// socket is closed.
+func serveSCTP(in *kubelab.Pod, c *sctpConn) {
+	a, err := sctp.ServerWithOptions(sctp.WithNetConn(c), sctp.WithLoggerFactory(quiet()))
+	if err != nil {
+		return // nobody asked
+	}
+	defer a.Close()
+	s, err := a.AcceptStream()
+	if err != nil {
+		return
+	}
+	b := make([]byte, 1500)
+	for {
+		if _, err := s.Read(b); err != nil {
 			return
 		}
-		b := make([]byte, 1500)
-		for {
-			if _, err := s.Read(b); err != nil {
-				return
-			}
-			if _, err := s.Write([]byte(in.Name + " " + c.peer.Load().String())); err != nil {
-				return
-			}
+		if _, err := s.Write([]byte(in.Name + " " + c.peer.Load().String())); err != nil {
+			return
 		}
-	}()
+	}
 }
 
 // askSCTP makes an association from a pod with whoever is at the address, and returns the answer to a message.
 func askSCTP(ctx context.Context, t *testing.T, from *kubelab.Pod, own, at netip.Addr) (string, error) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, sctpPatience)
+	defer cancel()
 	c := dialSCTP(t, from, own, at)
 	defer c.IPConn.Close()
 	a, err := sctp.ClientContext(ctx, sctp.WithNetConn(c), sctp.WithLoggerFactory(quiet()))
@@ -120,6 +123,9 @@ func askSCTP(ctx context.Context, t *testing.T, from *kubelab.Pod, own, at netip
 		return "", err
 	}
 	if _, err := s.Write([]byte("?")); err != nil {
+		return "", err
+	}
+	if err := s.SetReadDeadline(time.Now().Add(sctpPatience)); err != nil {
 		return "", err
 	}
 	b := make([]byte, 1500)
@@ -139,29 +145,29 @@ func testSCTP(t *testing.T, s *sharing) {
 		t.Fatal(err)
 	}
 	for _, own := range from.Addrs {
-		for _, server := range servers {
-			for _, at := range server.Addrs {
-				if at.Is4() == own.Is4() {
-					serveSCTP(t, server, at)
-				}
-			}
-		}
 		lab.Eventually(t, patience, "an association by the Service from "+own.String(), func() error {
 			ips, err := addresses(t.Context(), s.b, shop, "signal")
 			if err != nil {
 				return err
 			}
-			for _, at := range ips {
-				if at.Is4() != own.Is4() {
-					continue
-				}
-				told, err := askSCTP(t.Context(), t, from, own, at)
-				if err == nil && (!strings.HasPrefix(told, "web-") || !strings.HasSuffix(told, " "+s.remote(t, s.a, own).String())) {
-					err = fmt.Errorf("%s answers %q", at, told)
-				}
-				return err
+			i := slices.IndexFunc(ips, func(at netip.Addr) bool { return at.Is4() == own.Is4() })
+			if i < 0 {
+				return fmt.Errorf("its addresses are %s", ips)
 			}
-			return fmt.Errorf("its addresses are %s", ips)
+			for _, server := range servers {
+				for _, at := range server.Addrs {
+					if at.Is4() == own.Is4() {
+						c := dialSCTP(t, server, at, netip.Addr{})
+						defer c.IPConn.Close()
+						go serveSCTP(server, c)
+					}
+				}
+			}
+			told, err := askSCTP(t.Context(), t, from, own, ips[i])
+			if err == nil && (!strings.HasPrefix(told, "web-") || !strings.HasSuffix(told, " "+s.remote(t, s.a, own).String())) {
+				err = fmt.Errorf("%s answers %q", ips[i], told)
+			}
+			return err
 		})
 	}
 }
