@@ -163,7 +163,7 @@ func Build(f Facts) (p Plan) {
 		}
 	}
 	for _, c := range all {
-		made, problems := c.slices(&f, spare)
+		made, problems := c.slices(&f, merged.Ports, spare)
 		p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: c.cluster})
 		for _, s := range made {
 			p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: s.Labels[mcsv1beta1.LabelSourceCluster]})
@@ -277,59 +277,6 @@ func (f *Facts) judge(in *Import) (networkingv1beta1.ConditionReason, string) {
 	return "", ""
 }
 
-// merge is the Service that several exports are together, oldest first, and in what each cluster contradicts older ones.
-func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts map[string][]string) {
-	m = networkingv1beta1.ServiceDescription{
-		Type: all[0].Type, SessionAffinity: cmp.Or(all[0].SessionAffinity, corev1.ServiceAffinityNone), SessionAffinityTimeoutSeconds: all[0].SessionAffinityTimeoutSeconds,
-		InternalTrafficPolicy: policy(all[0]), TrafficDistribution: all[0].TrafficDistribution,
-	}
-	conflicts = map[string][]string{}
-	for _, c := range all {
-		differs := func(is bool, reason mcsv1beta1.ServiceExportConditionReason) {
-			if is {
-				conflicts[c.cluster] = append(conflicts[c.cluster], string(reason))
-			}
-		}
-		ports := false
-		for _, port := range c.Ports {
-			ports = addPort(&m.Ports, port) || ports
-		}
-		differs(ports, mcsv1beta1.ServiceExportReasonPortConflict)
-		differs(c.Type != m.Type, mcsv1beta1.ServiceExportReasonTypeConflict)
-		differs(cmp.Or(c.SessionAffinity, corev1.ServiceAffinityNone) != m.SessionAffinity, mcsv1beta1.ServiceExportReasonSessionAffinityConflict)
-		if c.SessionAffinity == m.SessionAffinity && m.SessionAffinity == corev1.ServiceAffinityClientIP {
-			a, b := c.SessionAffinityTimeoutSeconds, m.SessionAffinityTimeoutSeconds
-			differs((a == nil) != (b == nil) || a != nil && *a != *b, mcsv1beta1.ServiceExportReasonSessionAffinityConfigConflict)
-		}
-		differs(policy(c) != m.InternalTrafficPolicy, mcsv1beta1.ServiceExportReasonInternalTrafficPolicyConflict)
-		differs(c.TrafficDistribution != m.TrafficDistribution, mcsv1beta1.ServiceExportReasonTrafficDistributionConflict)
-	}
-	return m, conflicts
-}
-
-func policy(c constituent) corev1.ServiceInternalTrafficPolicy {
-	return cmp.Or(c.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
-}
-
-// addPort adds a port, if none of the ports has its name or number, nor would one have no name. It tells whether it
-// contradicts them.
-func addPort(ports *[]networkingv1beta1.ServicePort, add networkingv1beta1.ServicePort) (conflict bool) {
-	for _, p := range *ports {
-		number := p.Port == add.Port && p.Protocol == add.Protocol
-		if p.Name == add.Name || number {
-			return p.Name != add.Name || !number
-		}
-		if p.Name == "" || add.Name == "" {
-			return true // of several ports each has a name
-		}
-	}
-	if len(*ports) == networkingv1beta1.MaxServicePorts {
-		return true
-	}
-	*ports = append(*ports, add)
-	return false
-}
-
 // DerivedName is the name of the Service that has the address of an imported one. A user's Service of the imported name
 // is another one.
 func DerivedName(name string) string { return "derived-" + objectname.Digest(name, 5) }
@@ -408,7 +355,10 @@ func hasReady(d *networkingv1beta1.ServiceDescription) bool {
 
 // slices are the endpoints of one cluster as this one reaches them. Those that are refused are left out; problems says of
 // the first few of them why. Those of a peer are not ready if they are spare.
-func (c *constituent) slices(f *Facts, spare bool) (made []*discoveryv1.EndpointSlice, problems []string) {
+//
+// A port of a cluster that is not one of the Service's, which has its name or its number already, leads to none of them:
+// who asks for the port of that name means another one.
+func (c *constituent) slices(f *Facts, served []networkingv1beta1.ServicePort, spare bool) (made []*discoveryv1.EndpointSlice, problems []string) {
 	if c.of != nil && c.of.Unknown != "" {
 		return nil, []string{c.of.Unknown}
 	}
@@ -428,6 +378,9 @@ func (c *constituent) slices(f *Facts, spare bool) (made []*discoveryv1.Endpoint
 			out.Labels[networkingv1beta1.LabelPassedOnFrom] = in.Cluster
 		}
 		for _, p := range in.Ports {
+			if slices.ContainsFunc(c.Ports, func(own networkingv1beta1.ServicePort) bool { return own.Name == p.Name && !hasPort(served, own) }) {
+				continue
+			}
 			out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: new(p.Name), Protocol: new(p.Protocol), Port: new(p.Port), AppProtocol: p.AppProtocol})
 		}
 		for j := range in.Endpoints {

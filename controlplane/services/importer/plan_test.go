@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -162,6 +163,7 @@ func TestFamiliesAndProtocols(t *testing.T) {
 		want      string
 	}{
 		{"of both families", d.Slices, "", nil, both},
+		{"of both families, and there are both addresses", d.Slices, "", []string{"fd00:96::9", "10.96.0.9"}, both},
 		{"with no endpoints", nil, "", nil, both},
 		{"of IPv4", d.Slices[:1], "", nil, four},
 		{"of IPv4, and there is the address of IPv6", d.Slices[:1], "", []string{"10.96.0.9", "fd00:96::9"}, four},
@@ -169,6 +171,8 @@ func TestFamiliesAndProtocols(t *testing.T) {
 		{"of IPv6, and the address is one", d.Slices[1:], "", []string{"fd00:96::9"}, six},
 		{"of IPv6, and the first address is of IPv4", d.Slices[1:], "", []string{"10.96.0.9"}, both},
 		{"headless", d.Slices[:1], networkingv1beta1.ServiceHeadless, nil, both},
+		{"headless, of both families", d.Slices, networkingv1beta1.ServiceHeadless, nil, both},
+		{"headless, with no endpoints", nil, networkingv1beta1.ServiceHeadless, nil, both},
 	} {
 		in := in
 		in.Object = in.Object.DeepCopy()
@@ -178,7 +182,8 @@ func TestFamiliesAndProtocols(t *testing.T) {
 		}
 		f := facts(in)
 		f.IPs, f.Alias = x.ips, true
-		for _, s := range Build(f).Services {
+		p := Build(f)
+		for _, s := range p.Services {
 			if got := fmt.Sprintf("%s %s", *s.Spec.IPFamilyPolicy, s.Spec.IPFamilies); got != x.want {
 				t.Errorf("%s, Service %s has addresses by %q, want %q", x.name, s.Name, got, x.want)
 			}
@@ -429,7 +434,8 @@ func TestConflicts(t *testing.T) {
 		{"no name", change(func(d *networkingv1beta1.ServiceDescription) {
 			d.Ports[0] = networkingv1beta1.ServicePort{Protocol: "TCP", Port: 90}
 		}), "PortConflict", 1},
-		{"a port more", change(func(d *networkingv1beta1.ServiceDescription) { d.Ports = append(d.Ports, more) }), "NoConflicts", 2},
+		{"a port more", change(func(d *networkingv1beta1.ServiceDescription) { d.Ports = append(d.Ports, more) }), "PortConflict", 2},
+		{"the other port", change(func(d *networkingv1beta1.ServiceDescription) { d.Ports[0] = more }), "PortConflict", 2},
 		{"headless", change(func(d *networkingv1beta1.ServiceDescription) { d.Type = "Headless" }), "TypeConflict", 1},
 		{"affinity", change(func(d *networkingv1beta1.ServiceDescription) { d.SessionAffinity = "ClientIP" }), "SessionAffinityConflict", 1},
 		{"traffic policy", change(func(d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Local" }), "InternalTrafficPolicyConflict", 1},
@@ -456,6 +462,32 @@ func TestConflicts(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a port less", func(t *testing.T) {
+		local := described(0, "10.243.0.5")
+		local.Ports = append(local.Ports, more)
+		f := facts(from(t, "rome", described(time.Hour)))
+		f.Local = &local
+		if p := Build(f); p.Conflict.Reason != "PortConflict" || len(p.Import.Spec.Ports) != 2 {
+			t.Errorf("%+v %+v", p.Conflict, p.Import.Spec.Ports)
+		}
+	})
+	t.Run("a port that lost leads nowhere", func(t *testing.T) {
+		local := described(0, "10.243.0.5")
+		f := facts(from(t, "rome", change(func(d *networkingv1beta1.ServiceDescription) {
+			d.Ports = []networkingv1beta1.ServicePort{http(81), more}
+			d.Slices[0].Ports = append(d.Slices[0].Ports, more)
+		})))
+		f.Local = &local
+		leads := map[string][]string{}
+		for _, s := range Build(f).Slices {
+			for _, p := range s.Ports {
+				leads[*p.Name] = append(leads[*p.Name], s.Labels[mcsv1beta1.LabelSourceCluster])
+			}
+		}
+		if want := map[string][]string{"http": {"turin"}, "metrics": {"rome"}}; !maps.EqualFunc(leads, want, slices.Equal) {
+			t.Errorf("ports lead to %v, want %v", leads, want)
+		}
+	})
 	t.Run("the older one wins, whoever it is", func(t *testing.T) {
 		local := described(time.Hour, "10.243.0.5")
 		theirs := described(0)
