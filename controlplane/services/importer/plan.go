@@ -205,6 +205,7 @@ func Build(f Facts) (p Plan) {
 		p.Services = append(p.Services, f.service(name, merged, p.Slices))
 	}
 	p.Import.Spec.IPs = served(p.Import.Spec.IPs, p.Slices)
+	p.Import.Spec.IPFamilies = importFamilies(p.Import.Spec, p.Slices)
 	slices.SortFunc(p.Clusters, func(a, b mcsv1beta1.ClusterStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	p.Clusters = slices.Compact(p.Clusters)
 	if f.Local != nil {
@@ -221,6 +222,17 @@ func served(ips []string, by []*discoveryv1.EndpointSlice) []string {
 		return ips
 	}
 	return has
+}
+
+// importFamilies are those of the addresses, in their order; a headless Service has those of its endpoints.
+func importFamilies(s mcsv1beta1.ServiceImportSpec, by []*discoveryv1.EndpointSlice) (all []corev1.IPFamily) {
+	if s.Type == mcsv1beta1.Headless {
+		return slices.Sorted(slices.Values(families(by)))
+	}
+	for _, ip := range s.IPs {
+		all = append(all, family(ip))
+	}
+	return all
 }
 
 // families are those in which there are endpoints.

@@ -93,7 +93,7 @@ func TestBuild(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{"liqo.io/managed": "true"},
 				Annotations: map[string]string{"multicluster.kubernetes.io/derived-service": derived}},
 			Spec: mcsv1beta1.ServiceImportSpec{
-				Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.96.0.9"}, SessionAffinity: "None", Ports: []mcsv1beta1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
+				Type: mcsv1beta1.ClusterSetIP, IPs: []string{"10.96.0.9"}, IPFamilies: []corev1.IPFamily{"IPv4"}, SessionAffinity: "None", Ports: []mcsv1beta1.ServicePort{{Name: "http", Protocol: "TCP", Port: 80}},
 				InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
 			},
 		},
@@ -161,18 +161,19 @@ func TestFamiliesAndProtocols(t *testing.T) {
 		kind      networkingv1beta1.ServiceType
 		ips       []string
 		want      string
+		imported  string // the families of the ServiceImport
 	}{
-		{"of both families", d.Slices, "", nil, both},
-		{"of both families, and there are both addresses", d.Slices, "", []string{"fd00:96::9", "10.96.0.9"}, both},
-		{"with no endpoints", nil, "", nil, both},
-		{"of IPv4", d.Slices[:1], "", nil, four},
-		{"of IPv4, and there is the address of IPv6", d.Slices[:1], "", []string{"10.96.0.9", "fd00:96::9"}, four},
-		{"of IPv6", d.Slices[1:], "", nil, six},
-		{"of IPv6, and the address is one", d.Slices[1:], "", []string{"fd00:96::9"}, six},
-		{"of IPv6, and the first address is of IPv4", d.Slices[1:], "", []string{"10.96.0.9"}, both},
-		{"headless", d.Slices[:1], networkingv1beta1.ServiceHeadless, nil, both},
-		{"headless, of both families", d.Slices, networkingv1beta1.ServiceHeadless, nil, both},
-		{"headless, with no endpoints", nil, networkingv1beta1.ServiceHeadless, nil, both},
+		{"of both families", d.Slices, "", nil, both, "[]"},
+		{"of both families, and there are both addresses", d.Slices, "", []string{"fd00:96::9", "10.96.0.9"}, both, "[IPv6 IPv4]"},
+		{"with no endpoints", nil, "", nil, both, "[]"},
+		{"of IPv4", d.Slices[:1], "", nil, four, "[]"},
+		{"of IPv4, and there is the address of IPv6", d.Slices[:1], "", []string{"10.96.0.9", "fd00:96::9"}, four, "[IPv4]"},
+		{"of IPv6", d.Slices[1:], "", nil, six, "[]"},
+		{"of IPv6, and the address is one", d.Slices[1:], "", []string{"fd00:96::9"}, six, "[IPv6]"},
+		{"of IPv6, and the first address is of IPv4", d.Slices[1:], "", []string{"10.96.0.9"}, both, "[IPv4]"},
+		{"headless", d.Slices[:1], networkingv1beta1.ServiceHeadless, nil, both, "[IPv4]"},
+		{"headless, of both families", d.Slices, networkingv1beta1.ServiceHeadless, nil, both, "[IPv4 IPv6]"},
+		{"headless, with no endpoints", nil, networkingv1beta1.ServiceHeadless, nil, both, "[]"},
 	} {
 		in := in
 		in.Object = in.Object.DeepCopy()
@@ -183,6 +184,9 @@ func TestFamiliesAndProtocols(t *testing.T) {
 		f := facts(in)
 		f.IPs, f.Alias = x.ips, true
 		p := Build(f)
+		if got := fmt.Sprint(p.Import.Spec.IPFamilies); got != x.imported {
+			t.Errorf("%s, the ServiceImport has the families %s, want %s", x.name, got, x.imported)
+		}
 		for _, s := range p.Services {
 			if got := fmt.Sprintf("%s %s", *s.Spec.IPFamilyPolicy, s.Spec.IPFamilies); got != x.want {
 				t.Errorf("%s, Service %s has addresses by %q, want %q", x.name, s.Name, got, x.want)
