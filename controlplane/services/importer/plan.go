@@ -83,7 +83,9 @@ type Plan struct {
 	Clusters []mcsv1beta1.ClusterStatus
 	// Services are the one that stands for all, and with an alias the one with the name of the Service behind it.
 	Services []*corev1.Service
-	Slices   []*discoveryv1.EndpointSlice
+	// Slices are in the order in which they are written: those with a ready endpoint come first, so that the Service is never
+	// without one while the endpoints of one cluster take over from those of another.
+	Slices []*discoveryv1.EndpointSlice
 	// Accepted has a condition for each of Facts.Imports.
 	Accepted []metav1.Condition
 	// Alias is the condition of the ServiceImport where it can have no alias; nil: it has one, or none is wanted.
@@ -204,6 +206,8 @@ func Build(f Facts) (p Plan) {
 	for _, name := range names {
 		p.Services = append(p.Services, f.service(name, merged, p.Slices))
 	}
+	ready, not := partition(p.Slices)
+	p.Slices = slices.Concat(ready, not)
 	p.Import.Spec.IPs = served(p.Import.Spec.IPs, p.Slices)
 	p.Import.Spec.IPFamilies = importFamilies(p.Import.Spec, p.Slices)
 	slices.SortFunc(p.Clusters, func(a, b mcsv1beta1.ClusterStatus) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -212,6 +216,18 @@ func Build(f Facts) (p Plan) {
 		p.Conflict = new(conflict(all[0].cluster, conflicts))
 	}
 	return p
+}
+
+// partition tells slices with a ready endpoint from those without.
+func partition(all []*discoveryv1.EndpointSlice) (ready, not []*discoveryv1.EndpointSlice) {
+	for _, s := range all {
+		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready }) {
+			ready = append(ready, s)
+		} else {
+			not = append(not, s)
+		}
+	}
+	return ready, not
 }
 
 // served are the addresses of the families in which there are endpoints: in a cluster of two families the address of the other

@@ -253,7 +253,7 @@ func TestEndpoints(t *testing.T) {
 	}{
 		{"of two clusters", facts(from(t, "rome", described(0, "10.243.1.2")), from(t, "milan", described(1, "10.243.0.3"))), []string{"rome 10.71.1.2", "milan 10.71.0.3"}, "Part of"},
 		{"of this cluster, too", Facts{Namespace: "shop", Name: "web", Cluster: "turin", Local: &local, Imports: []Import{from(t, "rome", described(0, "10.243.1.2"))}}, []string{"rome 10.71.1.2", "turin 10.243.0.5"}, "Part of"},
-		{"of this cluster first", prefer(local, described(0, "10.243.1.2")), []string{"rome 10.71.1.2!", "turin 10.243.0.5"}, "no endpoint is used while one of this cluster is ready"},
+		{"of this cluster first, and written first, as there is to be one all the time", prefer(local, described(0, "10.243.1.2")), []string{"turin 10.243.0.5", "rome 10.71.1.2!"}, "no endpoint is used while one of this cluster is ready"},
 		{"of this cluster first, where none is ready", prefer(down, described(0, "10.243.1.2")), []string{"rome 10.71.1.2", "turin 10.243.0.5!"}, "Part of"},
 		{"headless, which has no order", prefer(local, headless), []string{"rome 10.71.1.2", "turin 10.243.0.5"}, "Part of"},
 		{"of a peer that is away", facts(away), []string{"rome 10.71.1.2!"}, "no endpoint is ready: the network of the peering is down"},
