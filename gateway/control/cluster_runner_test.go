@@ -49,6 +49,7 @@ func (f *fakeFeed) Watch(ctx context.Context, changed func()) {
 	f.mu.Lock()
 	f.changed = changed
 	f.mu.Unlock()
+	changed() // for what was put before
 	<-ctx.Done()
 }
 
