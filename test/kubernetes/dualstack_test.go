@@ -106,7 +106,7 @@ func (d *dual) families(t *testing.T) {
 	t.Run("one that changes", func(t *testing.T) {
 		d.export(t, "changes", service("changes", []string{ip4}))
 		d.isReached(t, "changes", []string{ip4})
-		for _, has := range [][]string{{ip4, ip6}, {ip4}} {
+		for _, has := range [][]string{{ip4, ip6}, {ip4}, {ip4, ip6}, {ip4}} {
 			manifest{d.a, "", service("changes", has)}.apply(t)
 			d.isReached(t, "changes", has)
 		}
@@ -157,7 +157,7 @@ func (d *dual) isReached(t *testing.T, service string, families []string) {
 					return fmt.Errorf("%s is %s", name, at)
 				}
 				if _, err := getAt(t.Context(), d.asker, netip.AddrPortFrom(at, servicePort)); err != nil {
-					return err
+					return fmt.Errorf("%s: %w", name, err)
 				}
 			}
 		}

@@ -171,9 +171,12 @@ func Build(f Facts) (p Plan) {
 			p.Clusters = append(p.Clusters, mcsv1beta1.ClusterStatus{Cluster: s.Labels[mcsv1beta1.LabelSourceCluster]})
 		}
 		for _, name := range names {
-			for i, s := range made {
+			number := map[discoveryv1.AddressType]int{}
+			for _, s := range made {
 				s = s.DeepCopy()
-				s.Namespace, s.Name = f.Namespace, fmt.Sprintf("%s-%s-%d", name, objectname.Digest(c.cluster, 4), i)
+				// The order of a peer may change, the family of a slice never does: it is part of the name.
+				s.Namespace, s.Name = f.Namespace, fmt.Sprintf("%s-%s-%s-%d", name, objectname.Digest(c.cluster, 4), strings.ToLower(string(s.AddressType)), number[s.AddressType])
+				number[s.AddressType]++
 				maps.Copy(s.Labels, map[string]string{
 					networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, discoveryv1.LabelManagedBy: sliceManager,
 					mcsv1beta1.LabelServiceName: f.Name, discoveryv1.LabelServiceName: name,

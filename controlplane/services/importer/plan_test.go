@@ -567,6 +567,33 @@ func TestNamesAreDistinct(t *testing.T) {
 	}
 }
 
+// TestFamilyStays: a slice of one family never gets the name of one of the other, whatever is the order in which a peer tells of
+// them. An API server refuses to change the family of a slice.
+func TestFamilyStays(t *testing.T) {
+	four := networkingv1beta1.ServiceSlice{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{"10.243.1.2"}, Ready: true}}}
+	six := networkingv1beta1.ServiceSlice{AddressType: discoveryv1.AddressTypeIPv6, Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{"fd00:243::7"}, Ready: true}}}
+	had := map[string]discoveryv1.AddressType{}
+	for _, said := range [][]networkingv1beta1.ServiceSlice{{four}, {six, four}, {four, six}, {six}} {
+		d := described(0)
+		d.Slices = said
+		f := facts()
+		f.Local, f.Alias = &d, true
+		p := Build(f)
+		if len(p.Slices) != 2*len(said) {
+			t.Errorf("%d slices of %d", len(p.Slices), len(said))
+		}
+		for _, s := range p.Slices {
+			if was, known := had[s.Name]; known && was != s.AddressType {
+				t.Errorf("%s was of %s and is of %s", s.Name, was, s.AddressType)
+			}
+			had[s.Name] = s.AddressType
+		}
+	}
+	if len(had) != 4 {
+		t.Errorf("%d names for a Service and its alias in two families: %v", len(had), had)
+	}
+}
+
 // FuzzBuild has a peer say anything: no address leads to where it must not, and whatever is made is what an API server takes.
 func FuzzBuild(f *testing.F) {
 	f.Add("shop", "web", "http", int32(80), "10.243.1.2", "IPv4", "web-0", "")
