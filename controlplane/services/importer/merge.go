@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -17,6 +18,7 @@ func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts
 		InternalTrafficPolicy: policy(all[0]), TrafficDistribution: all[0].TrafficDistribution,
 	}
 	conflicts = map[string][]string{}
+	var of []discoveryv1.AddressType // the families of the oldest one that has endpoints
 	for _, c := range all {
 		differs := func(is bool, reason mcsv1beta1.ServiceExportConditionReason) {
 			if is {
@@ -35,12 +37,30 @@ func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts
 		}
 		differs(policy(c) != m.InternalTrafficPolicy, mcsv1beta1.ServiceExportReasonInternalTrafficPolicyConflict)
 		differs(c.TrafficDistribution != m.TrafficDistribution, mcsv1beta1.ServiceExportReasonTrafficDistributionConflict)
+		if has := c.families(); len(has) > 0 {
+			if of == nil {
+				of = has
+			}
+			differs(!slices.Equal(has, of), mcsv1beta1.ServiceExportReasonIPFamilyConflict)
+		}
 	}
 	return m, conflicts
 }
 
 func policy(c constituent) corev1.ServiceInternalTrafficPolicy {
 	return cmp.Or(c.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)
+}
+
+// families are those in which a cluster has endpoints of its own. If they differ, a client that uses one of them reaches only
+// some of the endpoints.
+func (c *constituent) families() (all []discoveryv1.AddressType) {
+	for _, s := range c.Slices {
+		if s.Cluster == "" && len(s.Endpoints) > 0 {
+			all = append(all, s.AddressType)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // addPort adds a port, if none of the ports has its name or number, nor would one have no name.

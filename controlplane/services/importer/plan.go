@@ -113,6 +113,7 @@ type constituent struct {
 //	an endpoint that leads elsewhere            left out  Accepted, whose message says so
 //	what a hub passes on of a direct peer       left out  the same
 //	another type, port or affinity than older   joins as the older one says; Conflict on this cluster's export
+//	endpoints of other families than older      joins with all of them; Conflict on this cluster's export
 //	the peer is away                            joins, nothing of it ready
 //	an endpoint here is ready, and preferred    joins, nothing of it ready
 func Build(f Facts) (p Plan) {
@@ -192,7 +193,7 @@ func Build(f Facts) (p Plan) {
 		}
 		i := f.index(c.of)
 		if what := conflicts[c.cluster]; len(what) > 0 {
-			notes[i] = append(notes[i], fmt.Sprintf("the export of cluster %s is older and differs (%s): its settings are used", all[0].cluster, strings.Join(what, ", ")))
+			notes[i] = append(notes[i], fmt.Sprintf("the export of cluster %s is older and differs (%s): where they contradict, its settings are used", all[0].cluster, strings.Join(what, ", ")))
 		}
 		if merged.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal {
 			notes[i] = append(notes[i], "no pod of this cluster reaches its endpoints: the internalTrafficPolicy of the Service is Local")
@@ -481,12 +482,13 @@ func conflict(oldest string, conflicts map[string][]string) metav1.Condition {
 		for _, what := range conflicts[cluster] {
 			kinds[what] = true
 			field := strings.TrimSuffix(what, "Conflict") // of the reasons, which are named after fields
+			field = strings.Replace(field, "IP", "Ip", 1)
 			fields = append(fields, strings.ToLower(field[:1])+field[1:])
 		}
 		clusters[i] += " (" + strings.Join(fields, ", ") + ")"
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, strings.Join(slices.Sorted(maps.Keys(kinds)), ",")
-	c.Message = text.Cut(fmt.Sprintf("The settings of cluster %s are used, as its export is the oldest. These clusters differ: %s", oldest, strings.Join(clusters, ", ")), text.MaxEvent)
+	c.Message = text.Cut(fmt.Sprintf("Where they contradict, the settings of cluster %s are used, as its export is the oldest. These clusters differ: %s", oldest, strings.Join(clusters, ", ")), text.MaxEvent)
 	return c
 }
 

@@ -426,6 +426,7 @@ func TestConflicts(t *testing.T) {
 		return d
 	}
 	more := networkingv1beta1.ServicePort{Name: "metrics", Protocol: "TCP", Port: 9090}
+	six := networkingv1beta1.ServiceSlice{AddressType: discoveryv1.AddressTypeIPv6, Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{"fd00:243::7"}, Ready: true}}}
 	for _, test := range []struct {
 		name   string
 		theirs networkingv1beta1.ServiceDescription
@@ -445,6 +446,15 @@ func TestConflicts(t *testing.T) {
 		{"traffic policy", change(func(d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Local" }), "InternalTrafficPolicyConflict", 1},
 		{"the default traffic policy", change(func(d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Cluster" }), "NoConflicts", 1},
 		{"traffic distribution", change(func(d *networkingv1beta1.ServiceDescription) { d.TrafficDistribution = "PreferClose" }), "TrafficDistributionConflict", 1},
+		{"another family", change(func(d *networkingv1beta1.ServiceDescription) { d.Slices = []networkingv1beta1.ServiceSlice{six} }), "IPFamilyConflict", 1},
+		{"a family more", change(func(d *networkingv1beta1.ServiceDescription) { d.Slices = append(d.Slices, six) }), "IPFamilyConflict", 1},
+		{"a family more without endpoints", change(func(d *networkingv1beta1.ServiceDescription) {
+			d.Slices = append(d.Slices, networkingv1beta1.ServiceSlice{AddressType: discoveryv1.AddressTypeIPv6})
+		}), "NoConflicts", 1},
+		{"a family more of another cluster", change(func(d *networkingv1beta1.ServiceDescription) {
+			d.Slices = append(d.Slices, six)
+			d.Slices[1].Cluster = "milan"
+		}), "NoConflicts", 1},
 		{"two things", change(func(d *networkingv1beta1.ServiceDescription) { d.Type, d.Ports[0].Port = "Headless", 81 }), "PortConflict,TypeConflict", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -456,6 +466,9 @@ func TestConflicts(t *testing.T) {
 				t.Errorf("%s %s: %s", p.Conflict.Status, p.Conflict.Reason, p.Conflict.Message)
 			}
 			if test.name == "two things" && !strings.HasSuffix(p.Conflict.Message, "These clusters differ: rome (port, type)") {
+				t.Errorf("it says %q", p.Conflict.Message)
+			}
+			if test.reason == "IPFamilyConflict" && !strings.HasSuffix(p.Conflict.Message, "These clusters differ: rome (ipFamily)") {
 				t.Errorf("it says %q", p.Conflict.Message)
 			}
 			if len(p.Import.Spec.Ports) != test.ports || p.Import.Spec.Ports[0].Port != 80 || p.Import.Spec.Type != mcsv1beta1.ClusterSetIP {
