@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,13 +22,14 @@ import (
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
-// TestRotationReadsNoKeys replaces the keys of both sides. Nothing that the administrator's machine is sent has a key
-// in it.
+// TestRotationReadsNoKeys replaces the keys of both sides, of which a gateway does not answer at first. Nothing that the
+// administrator's machine is sent has a key in it.
 func TestRotationReadsNoKeys(t *testing.T) {
 	t.Parallel()
 	var local, remote *side
-	local = startSideWith(t, reporting(&local), access.Local, "rome")
-	remote = startSideWith(t, reporting(&remote), access.Remote, "milan")
+	var silent atomic.Int32
+	local = startSideWith(t, reporting(&local, &silent), access.Local, "rome")
+	remote = startSideWith(t, reporting(&remote, &silent), access.Remote, "milan")
 	local.play(t, networkingv1beta1.Connected)
 	remote.play(t, networkingv1beta1.Connected)
 	var s told
@@ -39,8 +41,12 @@ func TestRotationReadsNoKeys(t *testing.T) {
 		former[s] = s.peerKey(t)
 	}
 	s = told{}
+	silent.Store(2)
 	if err := peering.RotateKeys(t.Context(), local.access, remote.access, peering.RotateOptions{Timeout: controlplanetest.Patience}, s.tell); err != nil {
 		t.Fatalf("%v\n%s", err, strings.Join(s.lines, "\n"))
+	}
+	if n := silent.Load(); n > 0 {
+		t.Errorf("a gateway was asked %d times less than it was silent", n)
 	}
 	for s, key := range former {
 		if s.peerKey(t) == key {
@@ -74,9 +80,14 @@ func (s *side) knownKey(ctx context.Context, namespace string) ([]byte, error) {
 	return list.Items[0].Spec.PublicKey, nil
 }
 
-// reporting is a gateway that says that it has just had a handshake with the key that its side knows.
-func reporting(s **side) controlplanetest.Image {
+// reporting is a gateway that says that it has just had a handshake with the key that its side knows. It says nothing as often
+// as silent tells.
+func reporting(s **side, silent *atomic.Int32) controlplanetest.Image {
 	return controlplanetest.Image{Exec: func(ctx context.Context, pod *corev1.Pod, _ []string, stdout, stderr io.Writer) int {
+		if silent.Add(-1) >= 0 {
+			fmt.Fprintln(stderr, "no answer in time")
+			return 1
+		}
 		key, err := (*s).knownKey(ctx, pod.Namespace)
 		var r survey.GatewayReport
 		r.DataPlane.Tunnel.Peer, r.DataPlane.Tunnel.LastHandshake = base64.StdEncoding.EncodeToString(key), time.Now()

@@ -102,8 +102,8 @@ func (r *rotation) renew() *step {
 	s := &step{in: r.Cluster, waiting: "Replacing keys", done: "New keys generated", clues: r.controllerClues}
 	s.try = func(ctx context.Context) (missing string, err error) {
 		if r.former == nil {
-			if err := r.remember(ctx); err != nil {
-				return "", err
+			if missing, err := r.remember(ctx); missing != "" || err != nil {
+				return missing, err
 			}
 		}
 		// The rest is done as a whole: an interruption waits for its end.
@@ -117,22 +117,23 @@ func (r *rotation) renew() *step {
 	return s
 }
 
-// remember reads the state before the change.
-func (r *rotation) remember(ctx context.Context) error {
+// remember reads the state before the change. A gateway may be restarting, as after a rotation that was interrupted: then its
+// report is missing.
+func (r *rotation) remember(ctx context.Context) (missing string, err error) {
 	g, err := r.readGateway(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	secret, err := r.secret(ctx, g)
 	if err != nil {
-		return err
+		return "", err
 	}
-	report, err := r.report(ctx)
-	if err != nil {
-		return err
+	report, missing, err := r.reportSoon(ctx)
+	if report == nil {
+		return missing, err
 	}
 	r.former, r.formerKey, r.handshake = secret, r.key, report.DataPlane.Tunnel.LastHandshake
-	return nil
+	return "", nil
 }
 
 // replaceSecret deletes the Secret, asks for another, waits for the one that the
