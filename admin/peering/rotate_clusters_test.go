@@ -46,7 +46,7 @@ func TestRotationReadsNoKeys(t *testing.T) {
 		t.Fatalf("%v\n%s", err, strings.Join(s.lines, "\n"))
 	}
 	if n := silent.Load(); n > 0 {
-		t.Errorf("a gateway was asked %d times less than it was silent", n)
+		t.Errorf("no gateway was asked the last %d times that it was to be silent", n)
 	}
 	for s, key := range former {
 		if s.peerKey(t) == key {

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -17,10 +18,10 @@ import (
 const stopTimeout = 15 * time.Second
 
 // RareCollection makes programs of Kubernetes collect garbage less often than by
-// default, until they are large: it was a fifth of what a kube-apiserver computed. The limit
-// is far from what they need for ten thousand pods, 1 GiB: close to it, they would
-// do little else than collect.
-var RareCollection = []string{"GOGC=400", "GOMEMLIMIT=4GiB"}
+// default, until they are large: it was a fifth of what a kube-apiserver computed. With
+// thousands of pods it needs more memory than that, or does little else than
+// collect: SLUICE_PLANE_MEMORY in the environment sets another limit, such as 4GiB.
+var RareCollection = []string{"GOGC=400", "GOMEMLIMIT=" + cmp.Or(os.Getenv("SLUICE_PLANE_MEMORY"), "1GiB")}
 
 // Command is a program to start.
 type Command struct {

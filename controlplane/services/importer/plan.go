@@ -481,8 +481,7 @@ func conflict(oldest string, conflicts map[string][]string) metav1.Condition {
 		var fields []string
 		for _, what := range conflicts[cluster] {
 			kinds[what] = true
-			field := strings.TrimSuffix(what, "Conflict") // of the reasons, which are named after fields
-			field = strings.Replace(field, "IP", "Ip", 1)
+			field := strings.Replace(strings.TrimSuffix(what, "Conflict"), "IP", "Ip", 1) // reasons are named after fields
 			fields = append(fields, strings.ToLower(field[:1])+field[1:])
 		}
 		clusters[i] += " (" + strings.Join(fields, ", ") + ")"
