@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-net/sluice/test/document"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -49,9 +50,16 @@ func liqoctl(ctx context.Context, args ...string) result {
 	return liqoctlAs(ctx, "liqoctl", "", args...)
 }
 
-// liqoctlAs runs it under a name and with something on its standard input.
+// liqoctlAs runs it under a name and with something on its standard input. What it
+// says about steps that take long is left out: whether one does is up to the machine.
 func liqoctlAs(ctx context.Context, name, stdin string, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, append([]string{name}, args...), strings.NewReader(stdin), &stdout, &stderr)
-	return result{stdout.String(), stderr.String(), code}
+	var said strings.Builder
+	for line := range strings.Lines(stderr.String()) {
+		if !document.IsWait(line) {
+			said.WriteString(line)
+		}
+	}
+	return result{stdout.String(), said.String(), code}
 }
