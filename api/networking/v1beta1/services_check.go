@@ -2,6 +2,8 @@ package v1beta1
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -58,6 +60,12 @@ func (d *ServiceDescription) Check() error {
 	if err := checkServicePorts("spec.ports", d.Ports); err != nil {
 		return err
 	}
+	if err := checkExported("spec.labels", d.Labels, CheckExportedLabel); err != nil {
+		return err
+	}
+	if err := checkExported("spec.annotations", d.Annotations, CheckExportedAnnotation); err != nil {
+		return err
+	}
 	numbers := map[ServicePort]bool{}
 	for i, p := range d.Ports {
 		key := ServicePort{Protocol: p.Protocol, Port: p.Port}
@@ -72,6 +80,59 @@ func (d *ServiceDescription) Check() error {
 	for i := range d.Slices {
 		if err := d.Slices[i].check(fmt.Sprintf("spec.slices[%d]", i)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkExported judges labels or annotations; path is where they are.
+func checkExported(path string, all map[string]string, check func(key, value string) error) error {
+	if len(all) > MaxServiceLabels {
+		return fmt.Errorf("%s has %d entries: %d are allowed", path, len(all), MaxServiceLabels)
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) { // the same error each time
+		if err := check(key, all[key]); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// CheckExportedLabel says why a label of a ServiceExport is not one for the ServiceImports of other clusters; nil: it is.
+func CheckExportedLabel(key, value string) error {
+	if err := checkExportedKey(key); err != nil {
+		return err
+	}
+	if len(validation.IsValidLabelValue(value)) > 0 {
+		return fmt.Errorf("%s: %q is not the value of a label", key, text.Quoted(value))
+	}
+	return nil
+}
+
+// CheckExportedAnnotation is CheckExportedLabel for an annotation.
+func CheckExportedAnnotation(key, value string) error {
+	if err := checkExportedKey(key); err != nil {
+		return err
+	}
+	if len(value) > MaxServiceAnnotation {
+		return fmt.Errorf("%s has %d bytes: %d are allowed", key, len(value), MaxServiceAnnotation)
+	}
+	return nil
+}
+
+// checkExportedKey refuses what has a meaning for Kubernetes or for this project: another cluster is not to say it of an
+// object here.
+func checkExportedKey(key string) error {
+	if len(validation.IsQualifiedName(key)) > 0 {
+		return fmt.Errorf("%q is not the key of a label or an annotation", text.Quoted(key))
+	}
+	domain, _, has := strings.Cut(key, "/")
+	if !has || domain == "app.kubernetes.io" { // which says what an application is
+		return nil
+	}
+	for _, reserved := range []string{"kubernetes.io", "k8s.io", "x-k8s.io", "liqo.io"} {
+		if domain == reserved || strings.HasSuffix(domain, "."+reserved) {
+			return fmt.Errorf("%s is reserved: keys of %s have a meaning in each cluster", key, reserved)
 		}
 	}
 	return nil

@@ -19,6 +19,10 @@ const (
 	MaxServicePorts = 100
 	// MaxServiceSlices is how many slices a Service has.
 	MaxServiceSlices = 100
+	// MaxServiceLabels is how many labels a Service has for other clusters, and how many annotations.
+	MaxServiceLabels = 32
+	// MaxServiceAnnotation is how many bytes the value of such an annotation has.
+	MaxServiceAnnotation = 1024
 	// MaxServiceAddresses is how many addresses an endpoint has. Kubernetes itself never writes more than one.
 	MaxServiceAddresses = 8
 	// MaxServiceSizeTotal is how many bytes the descriptions of all Services of a peering have together as JSON, in one
@@ -115,6 +119,14 @@ type ServiceDescription struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z]*$`
 	TrafficDistribution string `json:"trafficDistribution,omitempty"`
+	// Labels are for the ServiceImport, as the ServiceExport names them.
+	//
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations are for the ServiceImport, as the ServiceExport names them.
+	//
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]string `json:"annotations,omitempty"`
 	// ExportedAt is when the Service was exported. Of contradicting exports the oldest one wins.
 	ExportedAt metav1.Time `json:"exportedAt,omitzero"`
 	// Slices are the endpoints of the Service, 1000 at most in all of them.

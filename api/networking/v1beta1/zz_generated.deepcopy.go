@@ -1773,6 +1773,20 @@ func (in *ServiceDescription) DeepCopyInto(out *ServiceDescription) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.Labels != nil {
+		in, out := &in.Labels, &out.Labels
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
+	if in.Annotations != nil {
+		in, out := &in.Annotations, &out.Annotations
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	in.ExportedAt.DeepCopyInto(&out.ExportedAt)
 	if in.Slices != nil {
 		in, out := &in.Slices, &out.Slices

@@ -27,6 +27,9 @@ const (
 	reasonPorts    = "TooManyPorts"
 )
 
+// maxProblems is of how many labels, and of how many annotations, is told why they are left out.
+const maxProblems = 3
+
 // Facts are what the export of one Service depends on.
 type Facts struct {
 	// Export is the user's word; nil: there is none.
@@ -116,6 +119,11 @@ func Build(f Facts) (p Plan) {
 	if f.Service != nil {
 		d, problems = description.Of(f.Service, f.Slices, f.Export.CreationTimestamp, f.podOfThisCluster)
 	}
+	var bad []string
+	d.Labels, bad = exported("label", f.Export.Spec.ExportedLabels, networkingv1beta1.CheckExportedLabel)
+	problems = append(problems, bad...)
+	d.Annotations, bad = exported("annotation", f.Export.Spec.ExportedAnnotations, networkingv1beta1.CheckExportedAnnotation)
+	problems = append(problems, bad...)
 	others, left, full := f.PassOn.build()
 	p.Full, problems = full, append(problems, left...)
 	peers, unknown := visible(f.Export, f.Peers)
@@ -210,6 +218,28 @@ func Build(f Facts) (p Plan) {
 		read,
 	}
 	return p
+}
+
+// exported are the labels or annotations that other clusters are told of. Of the first few that they are not, problems says why.
+func exported(what string, all map[string]string, check func(key, value string) error) (told map[string]string, problems []string) {
+	left := 0
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		err := check(key, all[key])
+		if err == nil && len(told) == networkingv1beta1.MaxServiceLabels {
+			err = fmt.Errorf("%s is one of more than %d", key, networkingv1beta1.MaxServiceLabels)
+		}
+		if err != nil {
+			if left++; left <= maxProblems {
+				problems = append(problems, fmt.Sprintf("an exported %s is left out: %v", what, err))
+			}
+			continue
+		}
+		if told == nil {
+			told = map[string]string{}
+		}
+		told[key] = all[key]
+	}
+	return told, problems
 }
 
 // fail adds why peers could not be told, so that the Service is not exported to all that should have it.

@@ -154,6 +154,45 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// TestLabels: peers are told of the labels and annotations that a ServiceExport names, but for those that mean something
+// there, or that no API server takes.
+func TestLabels(t *testing.T) {
+	f := facts()
+	f.Export.Spec.ExportedLabels = map[string]string{
+		"tier": "front", "app.kubernetes.io/name": "web", "kubernetes.io/service-name": "web", "liqo.io/managed": "false", "shop": strings.Repeat("x", 64),
+	}
+	f.Export.Spec.ExportedAnnotations = map[string]string{"shop.example/owner": "the team of the shop", "kubectl.kubernetes.io/last-applied-configuration": "{}", "long": strings.Repeat("x", 1025)}
+	p := Build(f)
+	for _, e := range p.Exported {
+		if diff := cmp.Diff(map[string]string{"tier": "front", "app.kubernetes.io/name": "web"}, e.Spec.Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]string{"shop.example/owner": "the team of the shop"}, e.Spec.Annotations); diff != "" {
+			t.Errorf("annotations (-want +got):\n%s", diff)
+		}
+		if err := e.Spec.Check(); err != nil {
+			t.Errorf("a peer refuses it: %v", err)
+		}
+	}
+	ready := meta.FindStatusCondition(p.Conditions, "Ready")
+	for _, says := range []string{"an exported label is left out: kubernetes.io/service-name is reserved", "liqo.io/managed is reserved", "shop: ", "an exported annotation is left out: kubectl.kubernetes.io", "long has 1025 bytes"} {
+		if !strings.Contains(ready.Message, says) {
+			t.Errorf("%q does not say %q", ready.Message, says)
+		}
+	}
+	f.Export.Spec.ExportedLabels = map[string]string{}
+	for i := range 40 {
+		f.Export.Spec.ExportedLabels[fmt.Sprintf("label-%02d", i)] = ""
+	}
+	p = Build(f)
+	if n := len(p.Exported[0].Spec.Labels); n != 32 || p.Exported[0].Spec.Check() != nil {
+		t.Errorf("%d labels of 40: %v", n, p.Exported[0].Spec.Check())
+	}
+	if m := meta.FindStatusCondition(p.Conditions, "Ready").Message; !strings.Contains(m, "label-32 is one of more than 32") {
+		t.Errorf("it says %q", m)
+	}
+}
+
 func TestPeersOf(t *testing.T) {
 	c := func(namespace, id string, age time.Duration) networkingv1beta1.Configuration {
 		return networkingv1beta1.Configuration{ObjectMeta: metav1.ObjectMeta{

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts
 	m = networkingv1beta1.ServiceDescription{
 		Type: all[0].Type, SessionAffinity: cmp.Or(all[0].SessionAffinity, corev1.ServiceAffinityNone), SessionAffinityTimeoutSeconds: all[0].SessionAffinityTimeoutSeconds,
 		InternalTrafficPolicy: policy(all[0]), TrafficDistribution: all[0].TrafficDistribution,
+		Labels: all[0].Labels, Annotations: all[0].Annotations,
 	}
 	conflicts = map[string][]string{}
 	var of []discoveryv1.AddressType // the families of the oldest one that has endpoints
@@ -37,6 +39,8 @@ func merge(all []constituent) (m networkingv1beta1.ServiceDescription, conflicts
 		}
 		differs(policy(c) != m.InternalTrafficPolicy, mcsv1beta1.ServiceExportReasonInternalTrafficPolicyConflict)
 		differs(c.TrafficDistribution != m.TrafficDistribution, mcsv1beta1.ServiceExportReasonTrafficDistributionConflict)
+		differs(!maps.Equal(c.Labels, m.Labels), mcsv1beta1.ServiceExportReasonLabelsConflict)
+		differs(!maps.Equal(c.Annotations, m.Annotations), mcsv1beta1.ServiceExportReasonAnnotationsConflict)
 		if has := c.families(); len(has) > 0 {
 			if of == nil {
 				of = has

@@ -317,8 +317,9 @@ func DerivedName(name string) string { return "derived-" + objectname.Digest(nam
 func (f *Facts) serviceImport(m networkingv1beta1.ServiceDescription) *mcsv1beta1.ServiceImport {
 	s := &mcsv1beta1.ServiceImport{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace, Name: f.Name, Labels: map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue},
-			Annotations: map[string]string{description.AnnotationDerived: DerivedName(f.Name)},
+			Namespace: f.Namespace, Name: f.Name,
+			Labels:      with(m.Labels, networkingv1beta1.LabelManaged, networkingv1beta1.LabelTrue),
+			Annotations: with(m.Annotations, description.AnnotationDerived, DerivedName(f.Name)),
 		},
 		Spec: mcsv1beta1.ServiceImportSpec{
 			Type: mcsv1beta1.ServiceImportType(m.Type), Ports: []mcsv1beta1.ServicePort{}, SessionAffinity: m.SessionAffinity, SessionAffinityConfig: affinity(m),
@@ -334,6 +335,14 @@ func (f *Facts) serviceImport(m networkingv1beta1.ServiceDescription) *mcsv1beta
 		s.Spec.Ports = append(s.Spec.Ports, mcsv1beta1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
 	}
 	return s
+}
+
+// with is a copy of labels or annotations with another one.
+func with(all map[string]string, key, value string) map[string]string {
+	copied := map[string]string{}
+	maps.Copy(copied, all)
+	copied[key] = value
+	return copied
 }
 
 // service is a Service whose endpoints are those that are imported. If they are of one family, it has an address of that

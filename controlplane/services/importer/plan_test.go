@@ -446,6 +446,8 @@ func TestConflicts(t *testing.T) {
 		{"traffic policy", change(func(d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Local" }), "InternalTrafficPolicyConflict", 1},
 		{"the default traffic policy", change(func(d *networkingv1beta1.ServiceDescription) { d.InternalTrafficPolicy = "Cluster" }), "NoConflicts", 1},
 		{"traffic distribution", change(func(d *networkingv1beta1.ServiceDescription) { d.TrafficDistribution = "PreferClose" }), "TrafficDistributionConflict", 1},
+		{"labels", change(func(d *networkingv1beta1.ServiceDescription) { d.Labels = map[string]string{"tier": "front"} }), "LabelsConflict", 1},
+		{"annotations", change(func(d *networkingv1beta1.ServiceDescription) { d.Annotations = map[string]string{"owner": "rome"} }), "AnnotationsConflict", 1},
 		{"another family", change(func(d *networkingv1beta1.ServiceDescription) { d.Slices = []networkingv1beta1.ServiceSlice{six} }), "IPFamilyConflict", 1},
 		{"a family more", change(func(d *networkingv1beta1.ServiceDescription) { d.Slices = append(d.Slices, six) }), "IPFamilyConflict", 1},
 		{"a family more without endpoints", change(func(d *networkingv1beta1.ServiceDescription) {
@@ -521,6 +523,30 @@ func TestConflicts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLabels: the ServiceImport has the labels and annotations of the oldest export, and its own ones.
+func TestLabels(t *testing.T) {
+	older, younger := described(0, "10.243.1.2"), described(time.Hour, "10.243.1.3")
+	older.Labels, older.Annotations = map[string]string{"tier": "front"}, map[string]string{"owner": "rome"}
+	younger.Labels, younger.Annotations = map[string]string{"tier": "back", "more": ""}, map[string]string{"owner": "milan"}
+	p := Build(facts(from(t, "rome", older), from(t, "milan", younger)))
+	if diff := cmp.Diff(map[string]string{"tier": "front", "liqo.io/managed": "true"}, p.Import.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"owner": "rome", "multicluster.kubernetes.io/derived-service": DerivedName("web")}, p.Import.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	for _, reserved := range []string{"liqo.io/managed", "multicluster.kubernetes.io/derived-service", "multicluster.x-k8s.io/a", "k8s.io/a", "a b", ""} {
+		for _, of := range []*map[string]string{&older.Labels, &older.Annotations} {
+			had := *of
+			*of = map[string]string{reserved: "x"}
+			if c := Build(facts(from(t, "rome", older))).Accepted[0]; c.Reason != "InvalidService" {
+				t.Errorf("%q is accepted: %s", reserved, c.Message)
+			}
+			*of = had
+		}
+	}
 }
 
 func TestAlias(t *testing.T) {
