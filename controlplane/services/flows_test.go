@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -261,6 +262,32 @@ func TestServices(t *testing.T) {
 		})
 		milan.hears(rome.told("10.243.1.2", "10.243.1.3"))
 		milan.leads(derived, "rome 10.71.1.2", "rome 10.71.1.3")
+	})
+	t.Run("labels and annotations", func(t *testing.T) {
+		for _, labels := range []map[string]string{{"tier": "front", "liqo.io/managed": "false"}, {"team": "shop"}, nil} {
+			controlplanetest.Edit(t, rome.Cluster, &mcsv1beta1.ServiceExport{ObjectMeta: object("shop", "web")}, func(e *mcsv1beta1.ServiceExport) {
+				e.Spec.ExportedLabels, e.Spec.ExportedAnnotations = labels, labels
+			})
+			want := maps.Clone(labels)
+			delete(want, "liqo.io/managed")
+			controlplanetest.Eventually(t, fmt.Sprintf("the ServiceImport has %v", want), func(ctx context.Context) error {
+				milan.hears(rome.told("10.243.1.2", "10.243.1.3"))
+				if err := milan.Get(ctx, "shop", "web", imported); err != nil {
+					return err
+				}
+				of, notes := maps.Clone(imported.Labels), maps.Clone(imported.Annotations)
+				delete(notes, "multicluster.kubernetes.io/derived-service")
+				delete(notes, "networking.liqo.io/applied-hash")
+				if of["liqo.io/managed"] != "true" {
+					return fmt.Errorf("its labels are %v", of)
+				}
+				delete(of, "liqo.io/managed")
+				if !maps.Equal(of, want) || !maps.Equal(notes, want) {
+					return fmt.Errorf("it has labels %v and annotations %v", of, notes)
+				}
+				return nil
+			})
+		}
 	})
 	t.Run("the network is lost", func(t *testing.T) {
 		milan.network(corev1beta1.StatusError)

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -30,16 +31,16 @@ func (f *Facts) deployment(p *Plan) {
 	}
 	g := f.Gateway
 	d := &appsv1.Deployment{ObjectMeta: f.meta(childName(g.GetName()), g.self()), Spec: *g.deployment.Spec.DeepCopy()}
-	d.Labels = merged(g.deployment.Metadata.Labels, f.labels(), f.gatewayLabels())
+	d.Labels = labels.Merge(labels.Merge(g.deployment.Metadata.Labels, f.labels()), f.gatewayLabels())
 	d.Annotations = maps.Clone(g.deployment.Metadata.Annotations)
 	d.Spec.Strategy = fullStrategy(d.Spec.Strategy)
 
 	t := &d.Spec.Template
-	t.Labels = merged(t.Labels, f.gatewayLabels(), map[string]string{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
+	t.Labels = labels.Merge(t.Labels, f.podLabels())
 	if f.elects() && f.marks() {
 		delete(t.Labels, networkingv1beta1.LabelActive) // or every replica started with it
 	}
-	t.Annotations = merged(t.Annotations, map[string]string{annotationAccount: string(f.Account.UID)})
+	t.Annotations = labels.Merge(t.Annotations, map[string]string{annotationAccount: string(f.Account.UID)})
 	t.Spec.ServiceAccountName, t.Spec.DeprecatedServiceAccount = g.accountName(), ""
 	for i := range t.Spec.Volumes {
 		if v := &t.Spec.Volumes[i]; v.Name == keysVolume {
@@ -170,13 +171,4 @@ func volumeSecret(pod *corev1.PodSpec) string {
 		}
 	}
 	return ""
-}
-
-// merged joins labels; the last one wins.
-func merged(layers ...map[string]string) map[string]string {
-	m := make(map[string]string)
-	for _, l := range layers {
-		maps.Copy(m, l)
-	}
-	return m
 }

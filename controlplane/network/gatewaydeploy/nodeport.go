@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -39,7 +40,7 @@ func (f *Facts) keepNodePort(p *Plan, s *corev1.Service) {
 	}
 	switch {
 	case typeOf(s) == corev1.ServiceTypeClusterIP:
-		s.Annotations = merged(s.Annotations, map[string]string{annotationNodePort: strconv.Itoa(int(last))})
+		s.Annotations = labels.Merge(s.Annotations, map[string]string{annotationNodePort: strconv.Itoa(int(last))})
 	case s.Spec.AllocateLoadBalancerNodePorts != nil && !*s.Spec.AllocateLoadBalancerNodePorts:
 	case !slices.ContainsFunc(s.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == last }):
 		p.AnyPort = s.DeepCopy()

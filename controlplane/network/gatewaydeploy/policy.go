@@ -7,6 +7,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -126,7 +127,7 @@ func (f *Facts) disruptionBudget(p *Plan) {
 
 // podLabels select the pods of the gateway.
 func (f *Facts) podLabels() map[string]string {
-	return merged(f.gatewayLabels(), map[string]string{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
+	return labels.Merge(f.gatewayLabels(), map[string]string{networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway})
 }
 
 // made tells whether an object was made for the gateway.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,7 +51,7 @@ func (f *Facts) refuse(p *Plan, o client.Object, why error) {
 
 func (f *Facts) serviceFrom(name string, t *networkingv1beta1.ServiceTemplate) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: f.meta(name, f.Gateway.self()), Spec: *t.Spec.DeepCopy()}
-	s.Labels = merged(t.Metadata.Labels, f.labels())
+	s.Labels = labels.Merge(t.Metadata.Labels, f.labels())
 	s.Annotations = maps.Clone(t.Metadata.Annotations)
 	return s
 }
@@ -114,7 +115,7 @@ func (f *Facts) monitor() (*unstructured.Unstructured, error) {
 	u.SetGroupVersionKind(monitorKind)
 	u.SetNamespace(meta.Namespace)
 	u.SetName(meta.Name)
-	u.SetLabels(merged(t.Metadata.Labels, meta.Labels))
+	u.SetLabels(labels.Merge(t.Metadata.Labels, meta.Labels))
 	u.SetAnnotations(t.Metadata.Annotations)
 	u.SetOwnerReferences(meta.OwnerReferences)
 	return u, wrong

@@ -2,12 +2,12 @@ package gatewayrender
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -125,7 +125,7 @@ func (f Facts) render(cluster string) (*unstructured.Unstructured, error) {
 	if u.GetNamespace() != g.GetNamespace() {
 		return nil, fmt.Errorf("spec.template.metadata.namespace: is %q, but the object must be where the gateway is, in %q", u.GetNamespace(), g.GetNamespace())
 	}
-	u.SetLabels(merged(u.GetLabels(), map[string]string{
+	u.SetLabels(labels.Merge(u.GetLabels(), map[string]string{
 		networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: cluster,
 	}))
 	u.SetOwnerReferences([]metav1.OwnerReference{g.owner()})
@@ -205,20 +205,11 @@ func mergeService(content map[string]any, g *gateway) error {
 		if err != nil {
 			return fmt.Errorf("spec.template.spec.service.metadata.%s: is no map of strings", key)
 		}
-		if err := unstructured.SetNestedStringMap(content, merged(given, wanted), "spec", "service", "metadata", key); err != nil {
+		if err := unstructured.SetNestedStringMap(content, labels.Merge(given, wanted), "spec", "service", "metadata", key); err != nil {
 			return fmt.Errorf("spec.template.spec.service.metadata: is no map")
 		}
 	}
 	return nil
-}
-
-// merged is all maps in one; later ones win.
-func merged(ms ...map[string]string) map[string]string {
-	all := make(map[string]string)
-	for _, m := range ms {
-		maps.Copy(all, m)
-	}
-	return all
 }
 
 // refersTo tells whether ref is to an object of this kind and name.
