@@ -135,7 +135,7 @@ func (e *end) slicesWait() bool {
 
 // asks tells whether a ResourceSlice asks the peer of this end.
 func (e *end) asks(s *authv1beta1.ResourceSlice) bool {
-	return s.Labels[authv1beta1.LabelReplicationDestination] == e.id && s.Labels[authv1beta1.LabelReplication] == networkingv1beta1.LabelTrue
+	return e.id != "" && s.Asks() == e.id
 }
 
 // isAsked tells whether a ResourceSlice is a copy by which the peer of this end asks this cluster.

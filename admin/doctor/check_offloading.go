@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
@@ -254,7 +253,7 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 // drained is that the provider of a virtual node has drained this cluster.
 func (c *cluster) drained(v *offloadingv1beta1.VirtualNode) (t trouble, yes bool) {
 	id := string(v.Spec.ClusterID)
-	if !slices.ContainsFunc(c.offloads.slices.items, func(s authv1beta1.ResourceSlice) bool { return (&end{id: id}).asks(&s) && survey.Drained(&s) }) {
+	if !slices.ContainsFunc(c.offloads.slices.items, func(s authv1beta1.ResourceSlice) bool { return (&end{id: id}).asks(&s) && s.Drained() }) {
 		return t, false
 	}
 	return trouble{fmt.Sprintf("cluster %s has drained this cluster, and runs no pods for it", id),

@@ -1,13 +1,10 @@
 package survey
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
-	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
-	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
@@ -33,30 +30,12 @@ func (c *Cluster) Authentication(p *Peer) (Health, []string) {
 	return moduleHealth(m)
 }
 
-// Offloading tells how the virtual nodes of a peer are. Where ResourceSlices were read, it also tells that the peer has
-// drained this cluster: its virtual nodes are well, and no pod runs there.
+// Offloading tells how the virtual nodes of a peer are.
 func (c *Cluster) Offloading(p *Peer) (Health, []string) {
 	if p.Foreign == nil {
 		return c.untold(), nil
 	}
-	h, alerts := moduleHealth(p.Foreign.Status.Modules.Offloading)
-	if h == Disabled {
-		return h, alerts
-	}
-	for i := range p.Slices {
-		if s := &p.Slices[i]; s.Labels[authv1beta1.LabelReplicated] != networkingv1beta1.LabelTrue && Drained(s) {
-			return Unhealthy, append(alerts, fmt.Sprintf("cluster %s has drained this cluster, and runs no pods for it: the administrators of cluster %[1]s can end this with 'liqoctl activate tenant %[2]s'",
-				p.ID, cmp.Or(c.Installation.ClusterID, "NAME")))
-		}
-	}
-	return h, alerts
-}
-
-// Drained tells whether the answer to a ResourceSlice is that the provider has drained the consumer.
-func Drained(s *authv1beta1.ResourceSlice) bool {
-	return slices.ContainsFunc(s.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
-		return c.Status == authv1beta1.SliceDenied && c.Reason == authv1beta1.ReasonTenantDrained
-	})
+	return moduleHealth(p.Foreign.Status.Modules.Offloading)
 }
 
 // untold is how a module is of which no ForeignCluster tells.

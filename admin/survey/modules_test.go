@@ -2,7 +2,6 @@ package survey
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,23 +88,5 @@ func TestForeignClustersUnread(t *testing.T) {
 	}
 	if st := s.Status(p, nil); st.Authentication != nil || st.Offloading != nil {
 		t.Errorf("the status tells of authentication: %+v, offloading: %+v", st.Authentication, st.Offloading)
-	}
-}
-
-// TestDrained: on virtual nodes that are well no pod runs where the provider has drained this cluster.
-func TestDrained(t *testing.T) {
-	f := foreign("milan", "milan", corev1beta1.ProviderRole)
-	f.Status.Modules.Offloading.Enabled = true
-	slice := authv1beta1.ResourceSlice{ObjectMeta: object("liqo-tenant-milan", "a", "milan", 1), Status: authv1beta1.ResourceSliceStatus{
-		Conditions: []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceResources, Status: authv1beta1.SliceDenied, Reason: authv1beta1.ReasonTenantDrained}},
-	}}
-	c := &Cluster{Installation: Installation{ClusterID: "rome"}}
-	p := &Peer{ID: "milan", Foreign: &f, Slices: []authv1beta1.ResourceSlice{slice}}
-	if h, alerts := c.Offloading(p); h != Unhealthy || len(alerts) != 1 || !strings.Contains(alerts[0], "cluster milan can end this with 'liqoctl activate tenant rome'") {
-		t.Errorf("%s %q", h, alerts)
-	}
-	p.Slices[0].Labels[authv1beta1.LabelReplicated] = "true" // what milan asks for here
-	if h, alerts := c.Offloading(p); h != Healthy || len(alerts) != 0 {
-		t.Errorf("the other way round: %s %q", h, alerts)
 	}
 }

@@ -250,6 +250,16 @@ func TestOffloading(t *testing.T) {
 	if now := w.becomes("milan", ready...); now.ResourceVersion != settled.ResourceVersion {
 		t.Errorf("a start writes: version %s, before %s", now.ResourceVersion, settled.ResourceVersion)
 	}
+	s := &authv1beta1.ResourceSlice{ObjectMeta: of("milan", "north", authv1beta1.LabelReplication, "true", authv1beta1.LabelReplicationDestination, "milan")}
+	w.Create(t, s)
+	answer := func(c authv1beta1.ResourceSliceCondition) {
+		c.Type, c.LastTransitionTime = authv1beta1.SliceResources, metav1.Now()
+		controlplanetest.EditStatus(t, w.Cluster, s, func(s *authv1beta1.ResourceSlice) { s.Status.Conditions = []authv1beta1.ResourceSliceCondition{c} })
+	}
+	answer(authv1beta1.ResourceSliceCondition{Status: authv1beta1.SliceDenied, Reason: authv1beta1.ReasonTenantDrained})
+	w.becomes("milan", "Provider    ", "offloading true", "- OffloadingVirtualNodeStatus Ready VirtualNodesReady", "- OffloadingNodeStatus NotReady TenantDrained")
+	answer(authv1beta1.ResourceSliceCondition{Status: authv1beta1.SliceAccepted})
+	w.becomes("milan", ready...)
 	w.Delete(t, v)
 	w.goes("milan")
 	stop()

@@ -43,9 +43,11 @@ type Facts struct {
 	// Secrets are those of identities of type ControlPlane.
 	Secrets []corev1.Secret
 
-	// VirtualNodes stand for the cluster, Nodes are theirs. They are empty where the controllers of offloading do not run.
+	// VirtualNodes stand for the cluster, Nodes are theirs, by Slices the cluster is asked for what they have. They are empty
+	// where the controllers of offloading do not run.
 	VirtualNodes []offloadingv1beta1.VirtualNode
 	Nodes        []corev1.Node
+	Slices       []authv1beta1.ResourceSlice
 
 	// APIServer is what the API server of a provider answered last; nil: it has not been asked yet.
 	APIServer *Answer
@@ -313,7 +315,8 @@ func (f *Facts) untilExpiry() time.Duration {
 	return max(0, expires.Sub(f.Now.Time))
 }
 
-// offloading judges the virtual nodes. What keeps one from being ready its own conditions tell.
+// offloading judges the virtual nodes. What keeps one from being ready its own conditions tell. All of them may be ready
+// where the provider has drained this cluster, and yet no pod runs there.
 func (f *Facts) offloading() (m corev1beta1.Module) {
 	m.Enabled = len(f.VirtualNodes) > 0
 	var processes, nodes tally
@@ -333,6 +336,12 @@ func (f *Facts) offloading() (m corev1beta1.Module) {
 	if nodes.all > 0 {
 		m.Conditions = append(m.Conditions, nodes.judge(corev1beta1.ConditionOffloadingNode, "Node",
 			corev1beta1.ReasonNodesReady, corev1beta1.ReasonNodesSomeNotReady, corev1beta1.ReasonNodesNotReady))
+	}
+	if i := slices.IndexFunc(f.Slices, func(s authv1beta1.ResourceSlice) bool { return s.Drained() }); i >= 0 && m.Enabled {
+		last := &m.Conditions[len(m.Conditions)-1]
+		*last = condition(last.Type, corev1beta1.StatusNotReady, corev1beta1.ReasonTenantDrained,
+			"cluster %s has drained this cluster, and runs no pods for it: the administrators of cluster %[1]s can end this with 'liqoctl activate tenant %[2]s'",
+			f.ID, cmp.Or(string(value(f.Slices[i].Spec.ConsumerClusterID)), "NAME"))
 	}
 	return m
 }
@@ -474,7 +483,7 @@ func oldest[T any, P object[T]](all []T) P {
 	return first
 }
 
-func value(s *string) string {
+func value[S ~string](s *S) S {
 	if s == nil {
 		return ""
 	}

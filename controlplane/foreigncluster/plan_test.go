@@ -112,6 +112,16 @@ func virtual(f *Facts, name string, process, node offloadingv1beta1.VirtualNodeC
 	f.VirtualNodes, f.Nodes = append(f.VirtualNodes, v), append(f.Nodes, n)
 }
 
+// answered are a ResourceSlice that the provider has accepted, and one that it has denied.
+func answered(reason string) []authv1beta1.ResourceSlice {
+	of := func(name string, status authv1beta1.ResourceSliceConditionStatus, reason string) authv1beta1.ResourceSlice {
+		s := authv1beta1.ResourceSlice{ObjectMeta: named("tenant", name), Spec: authv1beta1.ResourceSliceSpec{ConsumerClusterID: new(authv1beta1.ClusterID("rome"))}}
+		s.Status.Conditions = []authv1beta1.ResourceSliceCondition{{Type: authv1beta1.SliceResources, Status: status, Reason: reason}}
+		return s
+	}
+	return []authv1beta1.ResourceSlice{of("a", authv1beta1.SliceAccepted, ""), of("b", authv1beta1.SliceDenied, reason)}
+}
+
 // TestOffloadingSaysWhy: of what is not ready the first by name is told, in the order of the names, with the reason.
 func TestOffloadingSaysWhy(t *testing.T) {
 	f := Facts{ID: "milan", Now: now}
@@ -125,6 +135,10 @@ func TestOffloadingSaysWhy(t *testing.T) {
 	want := []string{"VirtualNode tenant/b is not ready: so it is", "Node b is not ready: no process has looked at it yet"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	f.Slices = answered(authv1beta1.ReasonTenantDrained)
+	if m := Build(f).Modules.Offloading.Conditions[1].Message; !strings.Contains(m, "the administrators of cluster milan can end this with 'liqoctl activate tenant rome'") {
+		t.Error(m)
 	}
 }
 
@@ -235,6 +249,23 @@ func TestBuild(t *testing.T) {
 			*f = Facts{ID: f.ID, Now: f.Now}
 			virtual(f, "a", running, running, false)
 		}, "Provider    \noffloading true\n- OffloadingVirtualNodeStatus Ready VirtualNodesReady\n- OffloadingNodeStatus NotReady NodesNotReady\n"},
+		{"a provider that has drained this cluster", func(f *Facts) {
+			*f = Facts{ID: f.ID, Now: f.Now, Slices: answered(authv1beta1.ReasonTenantDrained)}
+			virtual(f, "a", running, running, true)
+		}, "Provider    \noffloading true\n- OffloadingVirtualNodeStatus Ready VirtualNodesReady\n- OffloadingNodeStatus NotReady TenantDrained\n"},
+		{"one that has drained it, for a virtual node without a Node", func(f *Facts) {
+			*f = Facts{ID: f.ID, Now: f.Now, Slices: answered(authv1beta1.ReasonTenantDrained)}
+			virtual(f, "a", running, "", false)
+			f.VirtualNodes[0].Spec.CreateNode = new(false)
+		}, "Provider    \noffloading true\n- OffloadingVirtualNodeStatus NotReady TenantDrained\n"},
+		{"one that has drained it, where there is no virtual node", func(f *Facts) {
+			networkOnly(f)
+			f.Slices = answered(authv1beta1.ReasonTenantDrained)
+		}, "Unknown    \n" + networkIsWell},
+		{"one that has cordoned it", func(f *Facts) {
+			*f = Facts{ID: f.ID, Now: f.Now, Slices: answered(authv1beta1.ReasonTenantCordoned)}
+			virtual(f, "a", running, running, true)
+		}, "Provider    \noffloading true\n- OffloadingVirtualNodeStatus Ready VirtualNodesReady\n- OffloadingNodeStatus Ready NodesReady\n"},
 		{"an older Configuration and an older Tenant", func(f *Facts) {
 			identityOnly(f)
 			f.Identities = nil

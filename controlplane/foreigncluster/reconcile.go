@@ -97,6 +97,7 @@ func (r *reconciler) gather(ctx context.Context, id string) (Facts, error) {
 		secrets        corev1.SecretList
 		virtual        offloadingv1beta1.VirtualNodeList
 		nodes          corev1.NodeList
+		asked          authv1beta1.ResourceSliceList
 	)
 	lists := []client.ObjectList{&configurations, &servers, &clients, &connections, &deployments}
 	if r.secrets != nil {
@@ -108,7 +109,7 @@ func (r *reconciler) gather(ctx context.Context, id string) (Facts, error) {
 		}
 	}
 	if r.offloads {
-		lists = append(lists, &virtual, &nodes)
+		lists = append(lists, &virtual, &nodes, &asked)
 	}
 	for _, l := range lists {
 		if err := r.List(ctx, l, client.UnsafeDisableDeepCopy, client.MatchingFields{byCluster: id}); err != nil {
@@ -118,6 +119,6 @@ func (r *reconciler) gather(ctx context.Context, id string) (Facts, error) {
 	return Facts{
 		ID: id, Configurations: configurations.Items, Servers: servers.Items, Clients: clients.Items, Connections: connections.Items,
 		Deployments: deployments.Items, Tenants: tenants.Items, Identities: identities.Items, Secrets: secrets.Items,
-		VirtualNodes: virtual.Items, Nodes: nodes.Items,
+		VirtualNodes: virtual.Items, Nodes: nodes.Items, Slices: asked.Items,
 	}, nil
 }

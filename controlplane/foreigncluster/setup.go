@@ -67,6 +67,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, offloads bool) erro
 	if offloads {
 		kinds[new(offloadingv1beta1.VirtualNode)] = predicate.ResourceVersionChangedPredicate{}
 		// Not for each heartbeat.
+		kinds[new(authv1beta1.ResourceSlice)] = predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: becomesDrained})
 		kinds[new(corev1.Node)] = predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: becomesReady})
 	}
 	for o, changes := range kinds {
@@ -87,10 +88,13 @@ func cluster(_ context.Context, o client.Object) []ctrl.Request {
 }
 
 // clusterOf is the ID of the remote cluster that an object is about. A VirtualNode that a user has made need not be
-// labelled.
+// labelled. A ResourceSlice counts in the cluster that asks.
 func clusterOf(o client.Object) string {
-	if v, ok := o.(*offloadingv1beta1.VirtualNode); ok {
-		return string(v.Spec.ClusterID)
+	switch o := o.(type) {
+	case *offloadingv1beta1.VirtualNode:
+		return string(o.Spec.ClusterID)
+	case *authv1beta1.ResourceSlice:
+		return o.Asks()
 	}
 	return o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]
 }
@@ -100,6 +104,13 @@ func hasOtherValue(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
 	now, also := e.ObjectNew.(*networkingv1beta1.Connection)
 	return !ok || !also || before.Status.Value != now.Status.Value
+}
+
+// becomesDrained tells whether the provider has drained this cluster, or does so no more.
+func becomesDrained(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*authv1beta1.ResourceSlice)
+	now, also := e.ObjectNew.(*authv1beta1.ResourceSlice)
+	return !ok || !also || before.Drained() != now.Drained()
 }
 
 // becomesReady tells whether a Node has become ready, or is so no more.

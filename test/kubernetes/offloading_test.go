@@ -491,11 +491,23 @@ func testOffloadedTenantDrained(t *testing.T, o *offloaded) {
 		}
 		return err
 	})
+	status := func(well bool) {
+		t.Helper()
+		lab.Eventually(t, patience, fmt.Sprintf("network status calls it well: %t", well), func() error {
+			out, errs, err := o.run(t.Context(), o.command("network", "status", "--interval", "0", "--exit-code", "--kubeconfig", o.a.Kubeconfig))
+			if drained := strings.Contains(out, "'liqoctl activate tenant "+o.a.Name+"'"); (err == nil) != well || drained == well {
+				return fmt.Errorf("%w\n%s\n%s", err, out, errs)
+			}
+			return nil
+		})
+	}
+	status(false)
 	tenant("activate")
 	o.wait(t)
 	if now := o.onVirtual(); now.UID != p.UID {
 		t.Errorf("another pod, %s, runs in place of %s", now.Name, p.Name)
 	}
+	status(true)
 }
 
 // testOffloadedDrained drains the virtual node, as any node.

@@ -1,6 +1,8 @@
 package v1beta1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -59,6 +61,22 @@ type ResourceSlice struct {
 func (s *ResourceSlice) Cordoned() bool {
 	v, ok := s.Annotations[AnnotationCordon]
 	return ok && v != "false"
+}
+
+// Asks returns the ID of the cluster that the slice asks for resources; empty: it is a copy, by which a peer asks this
+// cluster.
+func (s *ResourceSlice) Asks() string {
+	if s.Labels[LabelReplication] != "true" {
+		return ""
+	}
+	return s.Labels[LabelReplicationDestination]
+}
+
+// Drained tells whether the slice was denied because the provider has drained the consumer.
+func (s *ResourceSlice) Drained() bool {
+	return slices.ContainsFunc(s.Status.Conditions, func(c ResourceSliceCondition) bool {
+		return c.Status == SliceDenied && c.Reason == ReasonTenantDrained
+	})
 }
 
 // ResourceSliceSpec is what is asked for.

@@ -115,6 +115,8 @@ const (
 	ReasonTenantNotReady ConditionReason = "TenantNotReady"
 	// ReasonTenantCordoned means that the other cluster keeps what it has and gets no more.
 	ReasonTenantCordoned ConditionReason = "TenantCordoned"
+	// ReasonTenantDrained means that the other cluster has taken back what it granted, and runs no pods for this one.
+	ReasonTenantDrained ConditionReason = "TenantDrained"
 	// ReasonIdentityReady means that there are credentials for the other cluster.
 	ReasonIdentityReady ConditionReason = "IdentityReady"
 	// ReasonIdentityNotReady means that the Identity is refused, or not judged yet, or that the kubeconfig in its Secret
