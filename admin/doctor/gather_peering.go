@@ -82,9 +82,7 @@ func (e *endCase) readObjects(ctx context.Context) {
 		var d appsv1.Deployment
 		if c.Client.Get(ctx, types.NamespacedName{Namespace: e.peer.Namespace, Name: e.deployment()}, &d) == nil {
 			e.replicas = d.Spec.Replicas
-			e.admitted = !slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-				return c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
-			})
+			e.admitted = !survey.PodsRefused(&d)
 		}
 	})
 	wg.Go(func() { e.templateErr = e.readTemplate(ctx, g.Template) })

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -183,11 +184,7 @@ func (v *evidence) besideThePoint(e corev1.Event) bool {
 		})
 		return i < 0 && len(v.Pods) > 0 || passed || e.Reason == "MissingClusterDNS"
 	case "ReplicaSet":
-		return e.Reason == "FailedCreate" && len(v.Deployments) > 0 && !slices.ContainsFunc(v.Deployments, func(d appsv1.Deployment) bool {
-			return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-				return c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
-			})
-		})
+		return e.Reason == "FailedCreate" && len(v.Deployments) > 0 && !slices.ContainsFunc(v.Deployments, func(d appsv1.Deployment) bool { return survey.PodsRefused(&d) })
 	}
 	return slices.ContainsFunc(v.Objects, func(o judged) bool {
 		return o.Name == about.Kind+" "+about.Namespace+"/"+about.Name && another(o.UID)

@@ -128,7 +128,7 @@ func (r *rotation) remember(ctx context.Context) (missing string, err error) {
 	if err != nil {
 		return "", err
 	}
-	report, missing, err := r.reportSoon(ctx)
+	report, missing, err := r.report(ctx)
 	if report == nil {
 		return missing, err
 	}
@@ -225,7 +225,7 @@ func (r *rotation) taken() *step {
 			}
 			r.touched = true
 		}
-		report, missing, err := r.reportSoon(ctx)
+		report, missing, err := r.report(ctx)
 		if report == nil {
 			return missing, err
 		}
@@ -244,11 +244,11 @@ func (r *rotation) proven() *step {
 	return &step{
 		in: p.Cluster, waiting: "Waiting for a handshake with the new keys", done: "Handshake with the new keys of cluster " + r.id + " seen", clues: p.connectionClues,
 		try: func(ctx context.Context) (missing string, err error) {
-			theirs, missing, err := p.reportSoon(ctx)
+			theirs, missing, err := p.report(ctx)
 			if theirs == nil {
 				return missing, err
 			}
-			ours, missing, err := r.reportSoon(ctx)
+			ours, missing, err := r.report(ctx)
 			if ours == nil {
 				return missing, err
 			}
@@ -275,24 +275,18 @@ func handshakeMissing(theirs, ours survey.TunnelStats, key string, before time.T
 // text is the key as WireGuard's tools print it.
 func (e *end) text() string { return base64.StdEncoding.EncodeToString(e.key) }
 
-// report asks the gateway of this end.
-func (e *end) report(ctx context.Context) (*survey.GatewayReport, error) {
+// report asks the gateway of this end. While it restarts there is no report, and missing says why.
+func (e *end) report(ctx context.Context) (report *survey.GatewayReport, missing string, err error) {
 	pods, err := e.gatewayPods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range pods {
-		if p := &pods[i]; p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue && p.DeletionTimestamp == nil {
-			return survey.ReadGateway(ctx, e.Cluster, client.ObjectKeyFromObject(p))
+	if err == nil {
+		i := slices.IndexFunc(pods, func(p corev1.Pod) bool {
+			return p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue && p.DeletionTimestamp == nil
+		})
+		if i < 0 {
+			return nil, fmt.Sprintf("no pod of the gateway %s/%s is active: see its Deployment", e.namespace, e.gateway()), nil
 		}
+		report, err = survey.ReadGateway(ctx, e.Cluster, client.ObjectKeyFromObject(&pods[i]))
 	}
-	return nil, e.Errorf("no pod of the gateway %s/%s is active: see its Deployment", e.namespace, e.gateway())
-}
-
-// reportSoon is report for one that may be restarting: there is none, and
-// something is missing for it.
-func (e *end) reportSoon(ctx context.Context) (report *survey.GatewayReport, missing string, err error) {
-	report, err = e.report(ctx)
 	if err == nil || apierrors.IsForbidden(err) {
 		return report, "", err
 	}

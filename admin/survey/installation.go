@@ -76,6 +76,13 @@ func (r *reader) components(ctx context.Context) []Component {
 	return out
 }
 
+// PodsRefused tells whether an API server refuses the pods of a Deployment.
+func PodsRefused(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+	})
+}
+
 // Healthy tells whether all pods that there should be are ready, and no others are
 // left. A controller that is to have none is not.
 func (c *Component) Healthy() bool { return c.Ready >= c.Desired && c.Outdated == 0 && !c.Off() }
