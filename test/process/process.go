@@ -52,7 +52,8 @@ func (c Command) Start() (*Process, error) {
 	}
 	defer f.Close()
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir, p.cmd.Env = f, f, c.Dir, c.Env
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: c.Credential}
+	// An interrupt from a terminal is for who started it: a control plane without its etcd would not end.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: c.Credential}
 	started := make(chan error)
 	go func() {
 		// The kernel takes the end of the thread that started it for the end of
