@@ -165,7 +165,9 @@ func (x *examined) suffer(t *testing.T, f fault) {
 func (x *examined) oneSided(t *testing.T, f fault) {
 	t.Helper()
 	c := f.seenBy(x.world)
-	lab.Eventually(t, patience, "doctor and status of "+c.Name+" alone notice", func() error {
+	// The session with the key before goes on until it is renewed, after 120 s (WireGuard's Rekey-After-Time).
+	const renewal = 120 * time.Second
+	lab.Eventually(t, renewal+patience, "doctor and status of "+c.Name+" alone notice", func() error {
 		r, _ := x.examine(t, "--kubeconfig", c.Kubeconfig)
 		if r.Summary.OK+r.Summary.Skipped == len(r.Findings) {
 			return errors.New("all findings of the doctor are ok")
