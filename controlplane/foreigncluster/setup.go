@@ -66,8 +66,8 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, offloads bool) erro
 	}
 	if offloads {
 		kinds[new(offloadingv1beta1.VirtualNode)] = predicate.ResourceVersionChangedPredicate{}
-		// Not for each heartbeat.
 		kinds[new(authv1beta1.ResourceSlice)] = predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: becomesDrained})
+		// Not for each heartbeat.
 		kinds[new(corev1.Node)] = predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: becomesReady})
 	}
 	for o, changes := range kinds {
