@@ -64,7 +64,7 @@ func TestClusters(t *testing.T) {
 		{"hands", false, testHands},
 		{"faults", false, testFaults},
 		{"namespaces", false, testNamespaces},
-		// Of their own.
+		// Of their own. From here on .ci/test has other tests run beside them.
 		{"refusals", false, testRefusals},
 		{"inventory", false, testInventory},
 		{"connect", false, testConnect},
