@@ -130,7 +130,7 @@ func (s *side) as(t *testing.T, change func(*access.Options)) *access.Cluster {
 // play has every Connection say what a gateway would until the test ends.
 func (s *side) play(t *testing.T, value networkingv1beta1.ConnectionValue) {
 	t.Helper()
-	controlplanetest.Repeat(t, func(ctx context.Context) {
+	s.Follow(t, func(ctx context.Context) {
 		var list networkingv1beta1.ConnectionList
 		if s.Client.List(ctx, &list) != nil {
 			return
@@ -150,7 +150,7 @@ func (s *side) play(t *testing.T, value networkingv1beta1.ConnectionValue) {
 			}
 			_ = s.Client.Status().Patch(ctx, &c, client.MergeFrom(before)) // it may be gone
 		}
-	})
+	}, new(networkingv1beta1.Connection))
 }
 
 // told are the lines that a user reads, without those that say what is waited for.

@@ -51,7 +51,7 @@ func (s *side) playVirtualKubelet(t *testing.T, peer string) {
 	var of string // the service account that it runs as
 	stop := func() {}
 	t.Cleanup(func() { mu.Lock(); defer mu.Unlock(); stop() })
-	controlplanetest.Repeat(t, func(ctx context.Context) {
+	s.Follow(t, func(ctx context.Context) {
 		account := new(corev1.ServiceAccount)
 		if s.Get(ctx, namespace, "virtual-kubelet", account) != nil || string(account.UID) == of {
 			return
@@ -76,7 +76,7 @@ func (s *side) playVirtualKubelet(t *testing.T, peer string) {
 		done := make(chan error, 1)
 		go func() { done <- k.Run(ctx) }()
 		of, stop = string(account.UID), func() { cancel(); <-done }
-	})
+	}, new(corev1.ServiceAccount))
 }
 
 // offloaded is a pod for the virtual node of milan.

@@ -43,7 +43,7 @@ type liqo struct {
 // startLiqo is Liqo in a cluster, until the test ends.
 func startLiqo(t *testing.T, c *controlplanetest.Cluster) *liqo {
 	l := &liqo{t: t, Cluster: c, told: map[string]string{}, wrong: map[string]int{}}
-	controlplanetest.Repeat(t, func(ctx context.Context) {
+	controlplanetest.Repeat(t, 200*time.Millisecond, func(ctx context.Context) {
 		if err := l.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			l.mu.Lock()
 			l.wrong[err.Error()]++

@@ -41,7 +41,7 @@ func TestRenewal(t *testing.T) {
 	rome.Create(t, slice(rome, "before", "cpu", "1"))
 
 	asked := make(chan []byte) // the kubeconfig with which milan was asked
-	controlplanetest.Repeat(t, func(ctx context.Context) {
+	controlplanetest.Repeat(t, 50*time.Millisecond, func(ctx context.Context) {
 		var s corev1.Secret
 		if err := rome.Get(ctx, rome.tenant, "kubeconfig-controlplane-milan", &s); err != nil {
 			if ctx.Err() == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,7 @@ import (
 // ends: for pods that only seem to run.
 func (c *Cluster) Elect(tb testing.TB) {
 	tb.Helper()
-	Repeat(tb, func(ctx context.Context) {
+	c.Follow(tb, func(ctx context.Context) {
 		var leases coordinationv1.LeaseList
 		if c.Client.List(ctx, &leases, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}) != nil {
 			return
@@ -25,7 +24,7 @@ func (c *Cluster) Elect(tb testing.TB) {
 		for i := range leases.Items {
 			c.elect(ctx, &leases.Items[i])
 		}
-	})
+	}, new(coordinationv1.Lease), new(corev1.Pod))
 }
 
 // elect gives a Lease that nobody holds to the first pod of its gateway.
@@ -41,22 +40,4 @@ func (c *Cluster) elect(ctx context.Context, l *coordinationv1.Lease) {
 	before := l.DeepCopy()
 	l.Spec.HolderIdentity = &pods.Items[0].Name
 	_ = c.Client.Patch(ctx, l, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})) // it may be gone
-}
-
-// Repeat does something again and again until the test ends.
-func Repeat(tb testing.TB, do func(ctx context.Context)) {
-	tb.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	tb.Cleanup(func() { cancel(); <-done })
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			do(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}()
 }
