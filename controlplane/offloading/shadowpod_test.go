@@ -176,6 +176,10 @@ func TestShadowPods(t *testing.T) {
 		// 1500m, or a little more while the API server judges a pod that it will refuse.
 		milan.Event(t, "shop-rome", "second", "QuotaExceeded", "600m of cpu are asked for; of 2, which are granted, other pods have 150")
 		milan.phaseIs("second", corev1.PodPending)
+		limited := withCPU("1m")
+		limited["containers"].([]any)[0].(map[string]any)["resources"] = map[string]any{"limits": map[string]any{"cpu": "5"}}
+		create(shadow("limited", limited))
+		milan.Event(t, "shop-rome", "limited", "QuotaExceeded", "5 of cpu are asked for")
 		// One that has ended gives back what it took, and is not made again.
 		first.Status.Phase = corev1.PodSucceeded
 		if err := milan.Client.Status().Update(t.Context(), first); err != nil {

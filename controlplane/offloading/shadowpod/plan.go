@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/allow"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/controlplane/requests"
 	"github.com/sluice-net/sluice/reflection"
 )
 
@@ -34,7 +35,7 @@ func specOf(s *raw) (*corev1.PodSpec, error) {
 	return read(s.Spec.Pod.Raw)
 }
 
-// read judges the spec of a ShadowPod.
+// read judges the spec of a ShadowPod. Its requests are those that the Pod will have, of which the Quota is asked.
 func read(spec []byte) (*corev1.PodSpec, error) {
 	switch {
 	case len(spec) == 0:
@@ -49,6 +50,7 @@ func read(spec []byte) (*corev1.PodSpec, error) {
 	if err := allow.Pod(&p.Spec, "spec.pod"); err != nil {
 		return nil, err
 	}
+	requests.Default(&p.Spec)
 	return &p.Spec, nil
 }
 
