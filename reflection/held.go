@@ -14,7 +14,7 @@ import (
 const (
 	// maxContainers is how many statuses of containers of one pod are held, and of each list.
 	maxContainers = 128
-	// maxResources is how many resources of one container are held.
+	// maxResources is how many resources of one container, or of a pod, are held.
 	maxResources = 32
 	// maxMark is how many bytes a label or an annotation may have: a UID, a hash, a name, a time.
 	maxMark = 256
@@ -56,6 +56,7 @@ func HeldPod(p *corev1.Pod) *corev1.Pod {
 	s := &p.Status
 	out := &corev1.Pod{TypeMeta: p.TypeMeta, ObjectMeta: HeldMetadata(p), Status: corev1.PodStatus{
 		Phase: phase(s.Phase), Reason: cut(s.Reason), Message: cut(s.Message), StartTime: s.StartTime,
+		AllocatedResources: heldResources(s.AllocatedResources), Resources: heldRequirements(s.Resources),
 		InitContainerStatuses: heldContainers(s.InitContainerStatuses), ContainerStatuses: heldContainers(s.ContainerStatuses),
 	}}
 	for _, t := range kubeletConditions {
@@ -83,15 +84,19 @@ func heldContainers(list []corev1.ContainerStatus) (out []corev1.ContainerStatus
 
 // heldContainer is what a consumer takes over of the status of a container.
 func heldContainer(s *corev1.ContainerStatus) corev1.ContainerStatus {
-	c := corev1.ContainerStatus{
+	return corev1.ContainerStatus{
 		Name: cut(s.Name), Ready: s.Ready, Started: s.Started, Image: cut(s.Image), ImageID: cut(s.ImageID), ContainerID: cut(s.ContainerID),
 		State: state(s.State), LastTerminationState: state(s.LastTerminationState), RestartCount: max(s.RestartCount, 0),
-		AllocatedResources: heldResources(s.AllocatedResources),
+		AllocatedResources: heldResources(s.AllocatedResources), Resources: heldRequirements(s.Resources),
 	}
-	if r := s.Resources; r != nil {
-		c.Resources = &corev1.ResourceRequirements{Limits: heldResources(r.Limits), Requests: heldResources(r.Requests)}
+}
+
+// heldRequirements are requests and limits, each unless it is too long; nil stays nil.
+func heldRequirements(r *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	if r == nil {
+		return nil
 	}
-	return c
+	return &corev1.ResourceRequirements{Limits: heldResources(r.Limits), Requests: heldResources(r.Requests)}
 }
 
 // heldResources is a list, unless it is too long.

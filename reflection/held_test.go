@@ -27,8 +27,14 @@ func hostilePod(r *rand.Rand, size int) *corev1.Pod {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPhase([]string{"Running", "Pending", "Failed", long()}[r.IntN(4)]), Reason: long(), Message: long(), PodIP: "10.0.0.1", NominatedNodeName: long()}
 	for range 50 {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(long()), Message: long()},
-			corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionStatus(long()), Reason: long(), Message: long()})
+			corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionStatus(long()), Reason: long(), Message: long()},
+			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: long(), Message: long()})
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: long()}, corev1.PodIP{IP: fmt.Sprintf("10.0.0.%d", r.IntN(255))})
+	}
+	p.Status.AllocatedResources, p.Status.Resources = corev1.ResourceList{}, &corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
+	for j := range r.IntN(60) {
+		p.Status.AllocatedResources[corev1.ResourceName(fmt.Sprint("example.org/r", j))] = resource.MustParse("1")
+		p.Status.Resources.Requests[corev1.ResourceName(fmt.Sprint("example.org/r", j))] = resource.MustParse("1")
 	}
 	for i := range 200 {
 		c := corev1.ContainerStatus{Name: fmt.Sprint("c", i), Image: long(), ImageID: long(), ContainerID: long(), AllocatedResources: corev1.ResourceList{}, Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{}}}

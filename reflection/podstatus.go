@@ -43,6 +43,7 @@ const (
 // kubeletConditions are the conditions that the kubelet of the provider reports.
 var kubeletConditions = []corev1.PodConditionType{
 	corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodReadyToStartContainers, corev1.DisruptionTarget,
+	corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
 // PodStatus returns the status of a pod as that of its pod at the provider has it; there is nil while there is none.
@@ -64,6 +65,7 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 	out := corev1.PodStatus{
 		ObservedGeneration: here.Generation, QOSClass: was.QOSClass,
 		Phase: phase(now.Phase), Reason: cut(now.Reason), Message: cut(now.Message), StartTime: now.StartTime,
+		AllocatedResources: heldResources(now.AllocatedResources), Resources: heldRequirements(now.Resources),
 		InitContainerStatuses: containers(here.Spec.InitContainers, was.InitContainerStatuses, now.InitContainerStatuses),
 		ContainerStatuses:     containers(here.Spec.Containers, was.ContainerStatuses, now.ContainerStatuses),
 	}
@@ -131,6 +133,9 @@ func missing(was *corev1.PodStatus, o StatusOptions) corev1.PodStatus {
 	}
 	was.Phase = corev1.PodPending
 	was.PodIP, was.PodIPs = "", nil
+	was.Conditions = slices.DeleteFunc(was.Conditions, func(c corev1.PodCondition) bool { // the next one is made with these resources
+		return c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress
+	})
 	for _, list := range [][]corev1.ContainerStatus{was.InitContainerStatuses, was.ContainerStatuses} {
 		for i := range list {
 			list[i].Ready, list[i].Started = false, new(false)

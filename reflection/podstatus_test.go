@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -237,6 +238,46 @@ func TestPodStatus(t *testing.T) {
 		}
 		if p.Status.Phase != corev1.PodRunning || !p.Status.ContainerStatuses[0].Ready {
 			t.Errorf("%+v", p.Status)
+		}
+	})
+	t.Run("a resize", func(t *testing.T) {
+		list := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
+		p, there := local(), &corev1.Pod{Status: running("a", 2)}
+		there.Status.Conditions = append(there.Status.Conditions,
+			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: "Node didn't have enough resource: cpu", LastTransitionTime: early, ObservedGeneration: 7},
+			corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue, LastTransitionTime: early})
+		there.Status.AllocatedResources, there.Status.Resources = list("1"), &corev1.ResourceRequirements{Requests: list("1")}
+		there.Status.ContainerStatuses[0].AllocatedResources = list("1")
+		there.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: list("1"), Limits: list("2")}
+		p.Status = PodStatus(p, there, options(t))
+		resizes := func() (all []corev1.PodCondition) {
+			for _, c := range p.Status.Conditions {
+				if strings.HasPrefix(string(c.Type), "PodResize") {
+					all = append(all, c)
+				}
+			}
+			return all
+		}
+		if diff := cmp.Diff([]corev1.PodCondition{
+			{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: "Node didn't have enough resource: cpu", LastTransitionTime: early, ObservedGeneration: 3},
+			{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue, LastTransitionTime: early, ObservedGeneration: 3},
+		}, resizes()); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+		c := p.Status.ContainerStatuses[0]
+		if diff := cmp.Diff([]any{list("1"), &corev1.ResourceRequirements{Requests: list("1")}, list("1"), &corev1.ResourceRequirements{Requests: list("1"), Limits: list("2")}},
+			[]any{p.Status.AllocatedResources, p.Status.Resources, c.AllocatedResources, c.Resources}); diff != "" {
+			t.Errorf("resources (-want +got):\n%s", diff)
+		}
+		pending := p.DeepCopy()
+		p.Status = PodStatus(p, &corev1.Pod{Status: running("a", 2)}, options(t))
+		if left := resizes(); len(left) > 0 {
+			t.Errorf("when it is done: %+v", left)
+		}
+		p = pending
+		p.Status = PodStatus(p, nil, options(t))
+		if left := resizes(); len(left) > 0 {
+			t.Errorf("when another pod takes its place: %+v", left)
 		}
 	})
 	t.Run("no address of nobody", func(t *testing.T) {
