@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
@@ -83,6 +84,19 @@ func resources(v *offloadingv1beta1.VirtualNode) corev1.ResourceList {
 	return out
 }
 
+// resizeFeatures are those that an API server wants a Node to declare before it lets one resize a pod as a whole, or a container
+// that starts the others. Whether the provider's nodes have them is for its API server to say.
+var resizeFeatures = []string{"InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"} // sorted
+
+// declared are the features that a Node declares to an API server of a version. An earlier one would keep none, and the status
+// would be written again and again.
+func declared(server string) []string {
+	if v, err := version.ParseGeneric(server); err != nil || !v.AtLeast(version.MajorMinor(1, 36)) {
+		return nil
+	}
+	return slices.Clone(resizeFeatures)
+}
+
 // nodeStatus is the status of the Node of a VirtualNode, which had another one.
 func nodeStatus(v *offloadingv1beta1.VirtualNode, had corev1.NodeStatus, f nodeFacts) corev1.NodeStatus {
 	out := *had.DeepCopy()
@@ -94,6 +108,7 @@ func nodeStatus(v *offloadingv1beta1.VirtualNode, had corev1.NodeStatus, f nodeF
 		Architecture: labels[corev1.LabelArchStable], OperatingSystem: labels[corev1.LabelOSStable], KubeletVersion: f.version,
 	}
 	out.Images = v.Spec.Images
+	out.DeclaredFeatures = declared(f.version)
 	ready, reason, message := corev1.ConditionTrue, "KubeletReady", "the provider's API server answers"
 	switch cpu, memory := out.Capacity.Cpu(), out.Capacity.Memory(); {
 	case f.provider != "":
