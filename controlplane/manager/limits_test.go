@@ -19,6 +19,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,7 +50,7 @@ func TestLimits(t *testing.T) {
 	c.Create(t, identity)
 	issued := meta("default", "kubeconfig-milan", ours)
 	issued.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(identity, authv1beta1.GroupVersion.WithKind("Identity"))}
-	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "shop"}}}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "shop", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}}}}
 	deployment := func(m metav1.ObjectMeta) *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
@@ -88,6 +89,12 @@ func TestLimits(t *testing.T) {
 	remove := func(o client.Object) func(context.Context) error {
 		return func(ctx context.Context) error { return thief.Delete(ctx, o) }
 	}
+	resize := func(pod string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return thief.SubResource("resize").Patch(ctx, &corev1.Pod{ObjectMeta: meta("default", pod, nil)},
+				client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}`)))
+		}
+	}
 	const label, image = `{"metadata":{"labels":{"liqo.io/managed":"true"}}}`, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"evil"}]}}}}`
 	adopted := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"authentication.liqo.io/v1beta1","kind":"Identity","name":"milan","uid":%q,"controller":true}]},"data":{"kubeconfig":"eA=="}}`, identity.UID)
 	type row struct {
@@ -105,6 +112,8 @@ func TestLimits(t *testing.T) {
 		{"another image for a gateway", patch(&corev1.Pod{ObjectMeta: meta("default", "gateway", nil)}, `{"spec":{"containers":[{"name":"c","image":"evil"}]}}`), "labels pods of gateways"},
 		{"a label on a user's pod", patch(&corev1.Pod{ObjectMeta: meta("default", "shop", nil)}, `{"metadata":{"labels":{"networking.liqo.io/component":"gateway"}}}`), "labels pods of gateways"},
 		{"the mark of a gateway", patch(&corev1.Pod{ObjectMeta: meta("default", "gateway", nil)}, `{"metadata":{"labels":{"networking.liqo.io/active":"true"}}}`), ""},
+		{"the size of a user's pod", resize("shop"), "labels pods of gateways"},
+		{"the size of a gateway", resize("gateway"), "labels pods of gateways"},
 		{"a user's Secret", remove(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}), "liqo.io/managed"},
 		{"what a Secret says", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"data":{"a":"eA=="}}`), "changes no keys"},
 		{"what a Secret of ours says", patch(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}, `{"data":{"a":"eA=="}}`), "changes no keys"},
@@ -143,8 +152,8 @@ func TestLimits(t *testing.T) {
 		{"a Secret of ours", remove(&corev1.Secret{ObjectMeta: meta("default", "made", nil)}), ""},
 	}
 
-	// The same for each kind. ResourceQuotas are in the roles of what is off here.
-	more := &rbacv1.ClusterRole{ObjectMeta: meta("", "limits", nil), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"resourcequotas"}, Verbs: []string{"create", "patch"}}}}
+	// The same for each kind. Resizes and ResourceQuotas are in the roles of what is off here.
+	more := &rbacv1.ClusterRole{ObjectMeta: meta("", "limits", nil), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods/resize", "resourcequotas"}, Verbs: []string{"create", "patch"}}}}
 	bound := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta("", "limits", nil), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: more.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: controlplanetest.LiqoNamespace, Name: controlplanetest.Controller}},
@@ -203,7 +212,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	const note, unlabelled = `{"metadata":{"annotations":{"a":"b"}}}`, `{"metadata":{"labels":{"liqo.io/managed":null}}}`
-	tested := []string{"foreignclusters", "pods"} // above
+	tested := []string{"foreignclusters", "pods", "pods/resize"} // above
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		tested = append(tested, name)
 		kind := all[name]
