@@ -34,7 +34,7 @@ func TestRoles(t *testing.T) {
 		},
 		"offloading/offloading.yaml": {
 			"write": "certificatesigningrequests certificatesigningrequests/approval clusterrolebindings deployments endpointslices events namespaces " +
-				"nodes pods pods/eviction resourcequotas rolebindings roles serviceaccounts",
+				"nodes pods pods/eviction pods/resize resourcequotas rolebindings roles serviceaccounts",
 			"bind":    "liqo-virtual-kubelet-local liqo-virtual-kubelet-offloaded liqo-virtual-kubelet-remote",
 			"approve": "kubernetes.io/kubelet-serving",
 		},

@@ -248,7 +248,10 @@ func TestVirtualNodeLimits(t *testing.T) {
 	conditioned(t, c, "liqo-tenant-milan", "milan", offloadingv1beta1.VirtualNodeCreating)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "physical", Labels: map[string]string{"a": "b"}}}
 	c.Create(t, node)
-	shop, web := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, pod("shop", func(*corev1.PodSpec) {})
+	burstable := func(s *corev1.PodSpec) {
+		s.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("2")}
+	}
+	shop, web := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, pod("shop", burstable)
 	logging, logs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-logging"}}, pod("kube-logging", func(*corev1.PodSpec) {})
 	for _, o := range []client.Object{shop, web, logging, logs} {
 		c.Create(t, o)
@@ -294,6 +297,9 @@ func TestVirtualNodeLimits(t *testing.T) {
 			return controller.Create(ctx, pod("shop", func(*corev1.PodSpec) {}), client.DryRunAll)
 		}, "does nothing else to pods"},
 		{"the controller deletes a user's pod", func(ctx context.Context) error { return controller.Delete(ctx, web.DeepCopy(), client.DryRunAll) }, "does nothing else to pods"},
+		{"the controller resizes a user's pod", func(ctx context.Context) error {
+			return controller.SubResource("resize").Patch(ctx, web.DeepCopy(), resizeTo("c", "1"), client.DryRunAll)
+		}, "does nothing else to pods"},
 		{"the controller evicts a pod of the cluster", evict("kube-system", "dns"), "none of what runs this one"},
 		{"the controller evicts an agent", evict("liqo-fabric", "dns"), "none of what runs this one"},
 		{"the controller evicts a controller", evict(controlplanetest.LiqoNamespace, "dns"), "none of what runs this one"},

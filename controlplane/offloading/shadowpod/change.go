@@ -1,7 +1,6 @@
 package shadowpod
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,13 +8,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/controlplane/requests"
 )
 
 const (
@@ -96,60 +100,147 @@ func merge(live, had, want map[string]string) (out, ours map[string]string) {
 	return out, ours
 }
 
-// change makes the Pod of a ShadowPod follow what it does not have of it, as far as Kubernetes lets one change a pod: labels, annotations,
-// images, the deadline, tolerations. What else has changed stays as it was when the Pod was made. Amounts may change, too; they
-// stay, as the Quota would have to be asked, and the consumer is told.
-func (r *Reconciler) change(ctx context.Context, s *raw, cached *corev1.Pod) error {
-	want := digest(s)
+// change makes the Pod of a ShadowPod follow what it does not have of it, as far as Kubernetes lets one change a pod: labels,
+// annotations, images, the deadline, tolerations and, by a resize, resources. What else has changed stays as it was when the
+// Pod was made. again is when to look again at a resize that waits; zero: it is woken, or none does.
+func (r *Reconciler) change(ctx context.Context, s *raw, p placement.Consumer, cached *corev1.Pod) (again time.Duration, err error) {
 	if !cached.DeletionTimestamp.IsZero() || ended(cached.Status.Phase) {
-		return nil
+		r.forget(client.ObjectKeyFromObject(s))
+		return 0, nil
 	}
 	spec, err := specOf(s)
 	if err != nil {
 		r.tell(s, reasonRefused, reasonRefused+err.Error(), err.Error())
-		return nil // until it changes
+		return 0, nil // until it changes
 	}
 	live := new(corev1.Pod)
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(cached), live); err != nil || live.UID != cached.UID {
-		return client.IgnoreNotFound(err) // the cache is about to tell
+		return 0, client.IgnoreNotFound(err) // the cache is about to tell
 	}
-	if kept := unresized(&live.Spec, spec); kept != "" {
-		r.tell(s, reasonNotResized, reasonNotResized+want, kept)
+	follows := marks{digest(s), resourcesOf(spec)}
+	if resized(live, spec) == nil {
+		_, err := r.follow(ctx, s, live, spec, follows)
+		return 0, err
 	}
+	if waits := (marks{spec: follows.spec + resizing}); live.Annotations[annotationSpec] != waits.spec {
+		if live, err = r.follow(ctx, s, live, spec, waits); err != nil {
+			return 0, err
+		}
+	}
+	now, again, err := r.resize(ctx, s, p, live, spec)
+	if now == nil || err != nil {
+		return again, err
+	}
+	_, err = r.patch(ctx, now, follows.put)
+	return 0, err
+}
+
+// follow has a living Pod follow its ShadowPod in all but its resources, and returns what it is then. What it follows is put
+// on it in any case: what is refused is not tried again until it changes.
+func (r *Reconciler) follow(ctx context.Context, s *raw, live *corev1.Pod, spec *corev1.PodSpec, follows marks) (now *corev1.Pod, err error) {
 	for _, do := range []func(*corev1.Pod){
 		func(p *corev1.Pod) { follow(&p.Spec, spec); relabel(p, s) },
 		func(p *corev1.Pod) { relabel(p, s) },
-		func(*corev1.Pod) {}, // not to be tried again until it changes
+		func(*corev1.Pod) {},
 	} {
-		changed := live.DeepCopy()
-		do(changed)
-		mark(changed, want)
-		err = r.patch(ctx, live, changed)
+		now, err = r.patch(ctx, live, func(p *corev1.Pod) { do(p); follows.put(p) })
 		if why, refused := apply.Refusal(err); refused {
-			r.tell(s, reasonRefused, reasonRefused+want, "the pod stays as it is: "+why)
+			r.tell(s, reasonRefused, reasonRefused+digest(s), "the pod stays as it is: "+why)
 			continue
 		}
-		if err == nil && !equality.Semantic.DeepEqual(live.Spec, changed.Spec) {
+		if err == nil && !equality.Semantic.DeepEqual(live.Spec, now.Spec) {
 			log.FromContext(ctx).V(1).Info("changed a pod")
 		}
-		return err
+		return now, err
 	}
-	return err
+	return now, err
 }
 
-func mark(p *corev1.Pod, digest string) {
+// marks say on a Pod what it follows of its ShadowPod.
+type marks struct {
+	spec      string // [annotationSpec]
+	resources string // [annotationResources]; empty: it stays
+}
+
+func (m marks) put(p *corev1.Pod) {
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
-	p.Annotations[annotationSpec] = digest
+	p.Annotations[annotationSpec] = m.spec
+	if m.resources != "" {
+		p.Annotations[annotationResources] = m.resources
+	}
 }
 
-func (r *Reconciler) patch(ctx context.Context, from, to *corev1.Pod) error {
-	err := r.Patch(ctx, to.DeepCopy(), client.StrategicMergeFrom(from, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldOwner))
+// patch changes a living Pod, and returns what it is then. A resize that was asked for before and not answered is over then:
+// it was asked of an earlier version.
+func (r *Reconciler) patch(ctx context.Context, live *corev1.Pod, change func(*corev1.Pod)) (now *corev1.Pod, err error) {
+	now = live.DeepCopy()
+	change(now)
+	err = r.Patch(ctx, now, client.StrategicMergeFrom(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldOwner))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("change the pod: %w", err)
+		return nil, fmt.Errorf("change the pod: %w", err)
 	}
-	return nil
+	r.answered(now)
+	return now, nil
+}
+
+// resize asks for the resources that a ShadowPod asks for, if its Quota has room, and returns the Pod when that is answered for
+// good. Else the resize waits: it is looked at again when there may be room, or after a while.
+func (r *Reconciler) resize(ctx context.Context, s *raw, p placement.Consumer, live *corev1.Pod, spec *corev1.PodSpec) (now *corev1.Pod, again time.Duration, err error) {
+	name, to := client.ObjectKeyFromObject(live), resized(live, spec)
+	if to == nil {
+		return live, 0, nil
+	}
+	r.wait(p, name) // before it is looked: what is given back in between wakes it
+	user, amount := accountOf(live).user, requests.OfPod(to)
+	q, users, _, err := r.quota(ctx, p, func(all []offloadingv1beta1.Quota) *offloadingv1beta1.Quota { return quotaOf(user, all) })
+	if err != nil {
+		return nil, 0, err
+	}
+	more := grows(requests.OfPod(live), amount)
+	reason, why := obstacle(&to.Spec, more, q, p.ID)
+	if reason == "" && more {
+		short, known := r.ledger.resize(name, live.UID, users, amount, q.Spec.Resources)
+		if !known {
+			return nil, settle, nil // the cache is about to tell
+		}
+		if short != "" {
+			reason, why = reasonFull, short
+		}
+	}
+	if reason != "" {
+		r.tell(s, reason, reason+digest(s), "the pod keeps its resources for now: "+why)
+		return nil, 0, nil
+	}
+	now = to.DeepCopy()
+	err = r.SubResource("resize").Patch(ctx, now, client.StrategicMergeFrom(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldOwner))
+	if err == nil {
+		log.FromContext(ctx).V(1).Info("resized a pod")
+		return now, 0, nil
+	}
+	if why, final := unresized(err); why != "" {
+		r.answered(live)
+		r.tell(s, reasonNotResized, digest(s)+why, "the pod keeps its resources: "+why)
+		if final {
+			return live, 0, nil
+		}
+		return nil, retry, nil
+	}
+	if apierrors.IsConflict(err) {
+		r.answered(live) // it was not done
+	}
+	if client.IgnoreNotFound(err) == nil {
+		return nil, 0, nil // the cache is about to tell
+	}
+	return nil, 0, fmt.Errorf("resize the pod: %w", err)
+}
+
+// answered counts a Pod as it is, and what a resize asked for no more.
+func (r *Reconciler) answered(p *corev1.Pod) {
+	if r.ledger.answered(client.ObjectKeyFromObject(p), p.UID, p.ResourceVersion, requests.OfPod(p)) {
+		r.wake()
+	}
 }
 
 // follow takes over what may change of a living pod. A toleration that is gone stays: Kubernetes takes none back.
@@ -177,37 +268,6 @@ func follow(p, want *corev1.PodSpec) {
 			p.Tolerations = append(p.Tolerations, t)
 		}
 	}
-}
-
-// unresized says which amounts of a living pod are others than wanted; empty: none. Amounts that are not wanted any more, or
-// that this cluster has added, are none of them.
-func unresized(p, want *corev1.PodSpec) string {
-	differs := func(where string, has, want *corev1.ResourceRequirements) string {
-		if want == nil {
-			return ""
-		}
-		for _, kind := range []struct {
-			name      string
-			has, want corev1.ResourceList
-		}{{"requests", has.Requests, want.Requests}, {"limits", has.Limits, want.Limits}} {
-			for _, name := range slices.Sorted(maps.Keys(kind.want)) {
-				has, want := kind.has[name], kind.want[name]
-				if has.Cmp(want) != 0 {
-					return fmt.Sprintf("%s %s %s of %s and is to have %s: a pod of another cluster is not resized in place; recreate it", where, kind.name, has.String(), name, want.String())
-				}
-			}
-		}
-		return ""
-	}
-	all := []string{differs("the pod", cmp.Or(p.Resources, new(corev1.ResourceRequirements)), want.Resources)}
-	for _, c := range slices.Concat(p.Containers, p.InitContainers) {
-		for _, w := range slices.Concat(want.Containers, want.InitContainers) {
-			if w.Name == c.Name {
-				all = append(all, differs("container "+c.Name, &c.Resources, &w.Resources))
-			}
-		}
-	}
-	return cmp.Or(all...)
 }
 
 // tolerations are those that a pod of a consumer keeps.

@@ -81,7 +81,7 @@ func podOf(s *raw, spec *corev1.PodSpec, p placement.Consumer, q *offloadingv1be
 		},
 		Spec: *spec,
 	}
-	mark(pod, digest(s))
+	marks{digest(s), resourcesOf(spec)}.put(pod)
 	pod.Annotations[annotationMetadata] = metadataOf(s).String()
 	return pod
 }
@@ -149,6 +149,17 @@ func live(quotas []offloadingv1beta1.Quota, of []authv1beta1.ResourceSlice) []of
 		return !q.DeletionTimestamp.IsZero() || owner != nil && owner.Kind == "ResourceSlice" &&
 			!slices.ContainsFunc(of, func(s authv1beta1.ResourceSlice) bool { return s.UID == owner.UID && s.DeletionTimestamp.IsZero() })
 	})
+}
+
+// closed says why a consumer gets no more of a Quota, however much room it has; empty: it does. nil: there is no Quota.
+func closed(q *offloadingv1beta1.Quota, consumer string) (reason, why string) {
+	switch {
+	case q == nil:
+		return reasonNoQuota, "cluster " + consumer + " has been granted no resources that this pod could take: it needs a ResourceSlice that is accepted, of the name of the virtual node"
+	case q.Spec.Cordoned != nil && *q.Spec.Cordoned:
+		return reasonCordoned, "the provider has cordoned user " + q.Spec.User + ": it gets no more pods or resources"
+	}
+	return "", ""
 }
 
 // stated says which container does not state what the Quota's enforcement wants; empty: all do.

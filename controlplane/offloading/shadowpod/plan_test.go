@@ -61,7 +61,7 @@ func TestLedger(t *testing.T) {
 	if l.forget(named("a"), "another") {
 		t.Error("a pod of another UID is forgotten")
 	}
-	l.observe(named("a"), "1", account{"rome", "q"}, amounts("cpu", "1", "pods", "1"))
+	l.observe(named("a"), "1", "7", account{"rome", "q"}, amounts("cpu", "1", "pods", "1"))
 	if got := take(l, "d", "q", amounts("cpu", "500m")); got != "" {
 		t.Errorf("what a smaller pod leaves: %q", got)
 	}
@@ -78,8 +78,8 @@ func TestLedger(t *testing.T) {
 // TestLedgerOfRenamed: a consumer that deletes its slice and makes another one has no more than the new one grants.
 func TestLedgerOfRenamed(t *testing.T) {
 	l := newLedger()
-	l.observe(named("old"), "1", account{"rome", "old"}, amounts("cpu", "1500m"))
-	l.observe(named("theirs"), "2", account{"naples", "gone"}, amounts("cpu", "2"))
+	l.observe(named("old"), "1", "7", account{"rome", "old"}, amounts("cpu", "1500m"))
+	l.observe(named("theirs"), "2", "7", account{"naples", "gone"}, amounts("cpu", "2"))
 	take := func(name, cpu string, live ...string) string {
 		users := map[string]bool{}
 		for _, user := range live {
@@ -169,7 +169,7 @@ func TestPodOf(t *testing.T) {
 				"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "shadowpod", "liqo.io/remote-cluster-id": "rome",
 				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "milan-1",
 			},
-			Annotations:     map[string]string{"note": "x", "offloading.liqo.io/origin-uid": "7", annotationSpec: digest(s), annotationMetadata: metadataOf(s).String()},
+			Annotations:     map[string]string{"note": "x", "offloading.liqo.io/origin-uid": "7", annotationSpec: digest(s), annotationMetadata: metadataOf(s).String(), annotationResources: resourcesOf(spec)},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: corev1.PodSpec{
@@ -258,39 +258,6 @@ func TestFollow(t *testing.T) {
 	follow(&pod, &corev1.PodSpec{})
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("nothing is taken back (-want +got):\n%s", diff)
-	}
-}
-
-// TestUnresized compares the amounts of a living pod with those of its ShadowPod.
-func TestUnresized(t *testing.T) {
-	none := corev1.ResourceRequirements{}
-	sized := func(requests, limits string) corev1.ResourceRequirements {
-		r := corev1.ResourceRequirements{Requests: amounts("cpu", requests)}
-		if limits != "" {
-			r.Limits = amounts("cpu", limits)
-		}
-		return r
-	}
-	spec := func(init, main corev1.ResourceRequirements) *corev1.PodSpec {
-		return &corev1.PodSpec{InitContainers: []corev1.Container{{Name: "i", Resources: init}}, Containers: []corev1.Container{{Name: "a", Resources: main}}}
-	}
-	for _, tt := range []struct {
-		name      string
-		has, want *corev1.PodSpec
-		says      string
-	}{
-		{"the same in other words", spec(none, sized("1", "2000m")), spec(none, sized("1000m", "2")), ""},
-		{"what this cluster adds", spec(sized("1", "1"), sized("1", "2")), spec(none, sized("1", "")), ""},
-		{"more is requested", spec(none, sized("1", "")), spec(none, sized("1500m", "")), "container a requests 1 of cpu and is to have 1500m: "},
-		{"a lower limit", spec(none, sized("1", "3")), spec(none, sized("1", "2")), "container a limits 3 of cpu and is to have 2: "},
-		{"of a container that starts the others", spec(sized("1", ""), none), spec(sized("2", ""), none), "container i requests 1 of cpu and is to have 2: "},
-		{"of the pod as a whole", spec(none, none), &corev1.PodSpec{Resources: new(sized("1", ""))}, "the pod requests 0 of cpu and is to have 1: "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := unresized(tt.has, tt.want); (got != "") != (tt.says != "") || !strings.HasPrefix(got, tt.says) {
-				t.Errorf("%q, want %q", got, tt.says)
-			}
-		})
 	}
 }
 

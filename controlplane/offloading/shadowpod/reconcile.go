@@ -47,7 +47,7 @@ const (
 	reasonNoQuota  = "QuotaMissing"
 	reasonCordoned = "Cordoned"
 	reasonFull     = "QuotaExceeded"
-	// reasonNotResized means that the pod goes on with the amounts that it has.
+	// reasonNotResized means that the pod goes on with the resources that it has, whatever room its Quota has.
 	reasonNotResized = "PodNotResized"
 	// reasonNoNetwork means that the pod is to reach its API server, and it is not known here how.
 	reasonNoNetwork = "NetworkMissing"
@@ -81,6 +81,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile looks at one ShadowPod and its Pod.
@@ -121,7 +122,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, r.phase(ctx, s, phaseOf(s, pod))
 	case err == nil:
-		return ctrl.Result{}, errors.Join(r.change(ctx, s, pod), r.phase(ctx, s, phaseOf(s, pod)))
+		again, err := r.change(ctx, s, p, pod)
+		return ctrl.Result{RequeueAfter: again}, errors.Join(err, r.phase(ctx, s, phaseOf(s, pod)))
 	case !s.DeletionTimestamp.IsZero() || ended(s.Status.Phase):
 		return ctrl.Result{}, nil
 	}
@@ -176,18 +178,13 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		r.tell(s, reasonNoNetwork, reasonNoNetwork+err.Error(), err.Error())
 		return retry, false, nil
 	}
-	q, live, selector, err := r.quota(ctx, s, p)
+	q, live, selector, err := r.quota(ctx, p, func(all []offloadingv1beta1.Quota) *offloadingv1beta1.Quota { return choose(s, all) })
 	if err != nil {
 		return 0, false, err
 	}
-	switch {
-	case q == nil:
+	if reason, why := closed(q, p.ID); reason != "" {
 		r.wait(p, name)
-		r.tell(s, reasonNoQuota, reasonNoQuota, "cluster "+p.ID+" has been granted no resources that this pod could take: it needs a ResourceSlice that is accepted, of the name of the virtual node")
-		return 0, false, nil
-	case q.Spec.Cordoned != nil && *q.Spec.Cordoned:
-		r.wait(p, name)
-		r.tell(s, reasonCordoned, reasonCordoned, "the provider has cordoned user "+q.Spec.User+": no more pods are accepted")
+		r.tell(s, reason, reason, why)
 		return 0, false, nil
 	}
 	if why := stated(spec, q.Spec.LimitsEnforcement); why != "" {
@@ -214,7 +211,7 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		err = r.Create(ctx, pod, client.FieldOwner(apply.FieldOwner))
 	}
 	if err == nil && wanted {
-		r.ledger.observe(name, pod.UID, accountOf(pod), requests.OfPod(pod))
+		r.see(pod)
 		r.forget(name)
 		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.ID)
 		return 0, true, nil
@@ -266,9 +263,9 @@ func (r *Reconciler) addresses(ctx context.Context, p placement.Consumer) (refle
 	return a, nil
 }
 
-// quota is what a ShadowPod takes from, which users of the consumer have one, and where its pods run as the ResourceSlice
+// quota is the one of the consumer's that is picked, which of its users have one, and where its pods run as the ResourceSlice
 // says.
-func (r *Reconciler) quota(ctx context.Context, s *raw, p placement.Consumer) (q *offloadingv1beta1.Quota, users map[string]bool, selector map[string]string, err error) {
+func (r *Reconciler) quota(ctx context.Context, p placement.Consumer, pick func([]offloadingv1beta1.Quota) *offloadingv1beta1.Quota) (q *offloadingv1beta1.Quota, users map[string]bool, selector map[string]string, err error) {
 	var list offloadingv1beta1.QuotaList
 	if err := r.List(ctx, &list, client.InNamespace(p.Tenant), client.MatchingLabels{networkingv1beta1.LabelRemoteClusterID: p.ID}); err != nil {
 		return nil, nil, nil, fmt.Errorf("list Quotas: %w", err)
@@ -282,7 +279,7 @@ func (r *Reconciler) quota(ctx context.Context, s *raw, p placement.Consumer) (q
 	for _, q := range quotas {
 		users[label(q.Spec.User)] = true
 	}
-	if q = choose(s, quotas); q == nil {
+	if q = pick(quotas); q == nil {
 		return nil, nil, nil, nil
 	}
 	if at := slices.IndexFunc(granted.Items, func(s authv1beta1.ResourceSlice) bool { return metav1.IsControlledBy(q, &s) }); at >= 0 {

@@ -94,19 +94,34 @@ func trimPod(o any) (any, error) {
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels,
 			OwnerReferences: p.OwnerReferences, CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
 		},
-		Spec:   corev1.PodSpec{Overhead: p.Spec.Overhead, Resources: p.Spec.Resources},
-		Status: corev1.PodStatus{Phase: p.Status.Phase},
+		Spec: corev1.PodSpec{Overhead: p.Spec.Overhead, Resources: p.Spec.Resources},
+		Status: corev1.PodStatus{
+			Phase: p.Status.Phase, AllocatedResources: p.Status.AllocatedResources,
+			ContainerStatuses: taken(p.Status.ContainerStatuses), InitContainerStatuses: taken(p.Status.InitContainerStatuses),
+		},
 	}
 	if spec, ok := p.Annotations[annotationSpec]; ok {
 		kept.Annotations = map[string]string{annotationSpec: spec}
 	}
 	for _, c := range p.Spec.Containers {
-		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Resources: c.Resources})
+		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Resources: c.Resources})
 	}
 	for _, c := range p.Spec.InitContainers {
-		kept.Spec.InitContainers = append(kept.Spec.InitContainers, corev1.Container{Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+		kept.Spec.InitContainers = append(kept.Spec.InitContainers, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
 	}
 	return kept, nil
+}
+
+// taken keeps of containers what they have of their node.
+func taken(list []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+	for _, s := range list {
+		k := corev1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
+		if s.Resources != nil {
+			k.Resources = &corev1.ResourceRequirements{Requests: s.Resources.Requests}
+		}
+		kept = append(kept, k)
+	}
+	return kept
 }
 
 // counted is a source of nothing. No ShadowPod is looked at before all Pods of the start are in the ledger.
@@ -140,7 +155,7 @@ func (r *Reconciler) count(pods cache.Cache) (source.SyncingSource, error) {
 			r.release(p)
 			return
 		}
-		r.ledger.observe(client.ObjectKeyFromObject(p), p.UID, accountOf(p), requests.OfPod(p))
+		r.see(p)
 	}
 	counting, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: see, UpdateFunc: func(_, o any) { see(o) },
@@ -157,6 +172,13 @@ func (r *Reconciler) count(pods cache.Cache) (source.SyncingSource, error) {
 		return nil, errors.Join(errors.New("watch pods"), err)
 	}
 	return counted{counting.HasSynced}, nil
+}
+
+// see counts a Pod, and has those looked at that wait for what it took and takes no more, as release does.
+func (r *Reconciler) see(p *corev1.Pod) {
+	if r.ledger.observe(client.ObjectKeyFromObject(p), p.UID, p.ResourceVersion, accountOf(p), requests.OfPod(p)) {
+		r.wake()
+	}
 }
 
 // release stops counting a Pod, and has those looked at that wait for what it took. That is done here, and not where the
