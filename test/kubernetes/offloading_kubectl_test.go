@@ -95,37 +95,33 @@ containers: [{name: web, image: %q, imagePullPolicy: Never, securityContext: {al
 	o.kubectl(t, o.a, "delete", "pod", "-n", offloadedHere, "late", "--wait=true", "--timeout="+patience.String())
 }
 
-// testOffloadedRefused asks for what an offloaded pod cannot have: Events of the pod say so, and it goes on.
+// testOffloadedRefused asks for what an offloaded pod cannot have: an Event of the pod says so, and it goes on.
 func testOffloadedRefused(t *testing.T, o *offloaded) {
 	pod := o.onVirtual().Name
-	for _, tt := range []struct {
-		what, reason, note string
-		args               []string
-	}{
-		{"resized in place", "PodNotResized", "container web requests 10m of cpu and is to have 20m",
-			[]string{"patch", "pod", pod, "--subresource=resize", "-p", `{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"20m"}}}]}}`}},
-		{"kubectl debug", "FailedReflection", "ephemeral container looks does not run",
-			[]string{"debug", pod, "--image=" + webImage, "--container=looks", "--target=web", "--profile=restricted", "--attach=false"}},
-	} {
-		o.kubectl(t, o.a, append([]string{"-n", offloadedHere}, tt.args...)...)
-		lab.Eventually(t, patience, tt.what+": the pod says why not", func() error {
-			var list eventsv1.EventList
-			if err := o.a.Client().List(t.Context(), &list, client.InNamespace(offloadedHere)); err != nil {
-				return err
-			}
-			var said []string
-			for _, e := range list.Items {
-				if e.Regarding.Kind == "Pod" && e.Regarding.Name == pod {
-					said = append(said, e.Reason+" "+e.Note)
-				}
-			}
-			if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, tt.reason+" ") && strings.Contains(s, tt.note) }) {
-				return errors.New(strings.Join(said, "\n"))
-			}
-			return nil
-		})
-	}
+	o.kubectl(t, o.a, "-n", offloadedHere, "debug", pod, "--image="+webImage, "--container=looks", "--target=web", "--profile=restricted", "--attach=false")
+	o.says(t, pod, "FailedReflection", "ephemeral container looks does not run")
 	if err := o.look(t.Context()); err != nil {
 		t.Errorf("what is refused ends pods: %v", err)
 	}
+}
+
+// says waits for an Event of a pod of a.
+func (o *offloaded) says(t *testing.T, pod, reason, note string) {
+	t.Helper()
+	lab.Eventually(t, patience, "pod "+pod+" says "+reason, func() error {
+		var list eventsv1.EventList
+		if err := o.a.Client().List(t.Context(), &list, client.InNamespace(offloadedHere)); err != nil {
+			return err
+		}
+		var said []string
+		for _, e := range list.Items {
+			if e.Regarding.Kind == "Pod" && e.Regarding.Name == pod {
+				said = append(said, e.Reason+" "+e.Note)
+			}
+		}
+		if !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, reason+" ") && strings.Contains(s, note) }) {
+			return errors.New(strings.Join(said, "\n"))
+		}
+		return nil
+	})
 }

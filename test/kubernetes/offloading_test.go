@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/deploy/images"
@@ -120,6 +118,7 @@ func testOffloading(t *testing.T, w *world) {
 		{"cordoned", false, testOffloadedCordoned},
 		{"refused", false, testOffloadedRefused},
 		{"changes", false, testOffloadedChanges},
+		{"resized in place", false, testOffloadedResized},
 		{"the API server of its cluster", false, testOffloadedAPIClient},
 		{"a Job and a StatefulSet", false, testOffloadedWorkloads},
 		{"deleted", false, testOffloadedDeleted},
@@ -414,29 +413,6 @@ func testOffloadedDeleted(t *testing.T, o *offloaded) {
 			return nil
 		})
 	})
-}
-
-// testOffloadedQuota asks for more than was granted, past the scheduler, which would not let it.
-func testOffloadedQuota(t *testing.T, o *offloaded) {
-	manifest{o.a, offloadedHere, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: large}, spec: {nodeName: %s, terminationGracePeriodSeconds: 1,
-tolerations: [{operator: Exists}], securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}},
-containers: [{name: web, image: %q, imagePullPolicy: Never, resources: {requests: {cpu: 21}}, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`, virtualNode, webImage)}.apply(t)
-	lab.Eventually(t, patience, "the provider says why the pod is pending", func() error {
-		var list eventsv1.EventList
-		if err := o.b.Client().List(t.Context(), &list, client.InNamespace(offloadedThere)); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.Name == "large" && e.Reason == "QuotaExceeded" && strings.Contains(e.Note, "cpu") {
-				return nil
-			}
-		}
-		return errors.New("there is no such event")
-	})
-	if got := o.kubectl(t, o.a, "get", "pod", "-n", offloadedHere, "large", "-o", "jsonpath={.status.phase}"); got != "Pending" {
-		t.Errorf("the pod is %s", got)
-	}
-	o.kubectl(t, o.a, "delete", "pod", "-n", offloadedHere, "large", "--wait=true", "--timeout="+patience.String())
 }
 
 // testOffloadedAPIClient has a client in a pod that runs in b ask the API server of a, with the service account that it
