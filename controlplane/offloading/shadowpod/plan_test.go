@@ -242,7 +242,7 @@ func TestFollow(t *testing.T) {
 		ActiveDeadlineSeconds: new(int64(50)), NodeName: "n",
 		Tolerations: []corev1.Toleration{within("node.kubernetes.io/not-ready", new(int64(300))), within("node.kubernetes.io/unreachable", new(int64(300)))},
 	}
-	follow(&pod, &corev1.PodSpec{
+	setMutable(&pod, &corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "i", Image: "i:2"}}, Containers: []corev1.Container{{Name: "new", Image: "n"}, {Name: "a", Image: "a:2", Command: []string{"other"}}},
 		ActiveDeadlineSeconds: new(int64(20)), Hostname: "h",
 		Tolerations: []corev1.Toleration{within("node.kubernetes.io/not-ready", new(int64(30))), within("node-role.kubernetes.io/control-plane", nil)},
@@ -255,7 +255,7 @@ func TestFollow(t *testing.T) {
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	follow(&pod, &corev1.PodSpec{})
+	setMutable(&pod, &corev1.PodSpec{})
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("nothing is taken back (-want +got):\n%s", diff)
 	}
