@@ -1,16 +1,11 @@
 package kubernetes
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"text/template"
 	"time"
@@ -107,7 +102,7 @@ func testOffloading(t *testing.T, w *world) {
 
 	for _, part := range []struct {
 		name string
-		long bool // it waits for minutes
+		wait bool // it waits for an hour
 		run  func(*testing.T, *offloaded)
 	}{
 		{"pods reach each other", false, testOffloadedTraffic},
@@ -123,14 +118,16 @@ func testOffloading(t *testing.T, w *world) {
 		{"a Job and a StatefulSet", false, testOffloadedWorkloads},
 		{"deleted", false, testOffloadedDeleted},
 		{"over quota", false, testOffloadedQuota},
-		{"changes while clusters are apart", true, testOffloadedChangesApart},
-		{"clusters apart", true, testOffloadedApart},
+		{"changes while clusters are apart", false, testOffloadedChangesApart},
+		{"apart for two minutes", false, testOffloadedApart(2 * time.Minute)},
+		{"apart for ten minutes", false, testOffloadedApart(10 * time.Minute)},
+		{"apart for an hour", true, testOffloadedApart(time.Hour)},
 		{"its Tenant is drained", false, testOffloadedTenantDrained},
 		{"drained", false, testOffloadedDrained},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			if part.long && !*long {
-				t.Skip("SKIPPED: this waits for minutes: -kubernetes.long")
+			if part.wait && !*hours {
+				t.Skip("SKIPPED: this waits for an hour: -kubernetes.hours")
 			}
 			part.run(t, o)
 		})
@@ -241,138 +238,6 @@ func testOffloadedTraffic(t *testing.T, o *offloaded) {
 	o.talk(t, [2]*side{local, {Cluster: o.b, pods: []*kubelab.Pod{o.there}}})
 }
 
-// testOffloadedKubectl uses an offloaded pod as any other.
-func testOffloadedKubectl(t *testing.T, o *offloaded) {
-	pod := o.onVirtual().Name
-	lab.Eventually(t, patience, "logs, as the serving certificate is there", func() error {
-		out, err := o.a.Kubectl("logs", "-n", offloadedHere, pod, "-c", "web")
-		if err == nil && !strings.Contains(out, "listens at") {
-			err = fmt.Errorf("it says %q", out)
-		}
-		return err
-	})
-	t.Run("logs -f", func(t *testing.T) {
-		o.follow(t, "listens at", "", "logs", "-f", "-n", offloadedHere, pod, "-c", "web")
-	})
-	t.Run("attach", func(t *testing.T) {
-		const line = "through two API servers"
-		o.follow(t, line, line+"\n", "attach", "-i", "-n", offloadedHere, pod, "-c", "files")
-	})
-	t.Run("exec", func(t *testing.T) {
-		out := o.kubectl(t, o.a, "exec", "-n", offloadedHere, pod, "-c", "web", "--", "web", "-get", fmt.Sprintf("http://127.0.0.1:%d/", webPort))
-		var got answer
-		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Pod != pod || got.Node != o.there.Node.Name {
-			t.Errorf("%s, %v", out, err)
-		}
-		if out, err := o.a.Kubectl("exec", "-n", offloadedHere, pod, "-c", "web", "--", "web", "-none"); err == nil || !strings.Contains(err.Error(), "exit code 2") {
-			t.Errorf("a command that fails: %v\n%s", err, out)
-		}
-	})
-	t.Run("cp", func(t *testing.T) {
-		dir := t.TempDir()
-		in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
-		want := bytes.Repeat([]byte("through two API servers\n"), 100_000)
-		if err := os.WriteFile(in, want, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		o.kubectl(t, o.a, "cp", "-c", "files", in, offloadedHere+"/"+pod+":/files/kept")
-		o.kubectl(t, o.a, "cp", "-c", "files", offloadedHere+"/"+pod+":/files/kept", out)
-		if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d bytes of %d come back, %v", len(got), len(want), err)
-		}
-	})
-	t.Run("port-forward", func(t *testing.T) {
-		const port = 18080
-		ctx, cancel := context.WithCancel(t.Context())
-		forwards := o.follows(ctx, "Forwarding from", "", "port-forward", "-n", offloadedHere, "pod/"+pod, fmt.Sprintf("%d:%d", port, webPort))
-		defer func() {
-			cancel()
-			<-forwards.done
-		}()
-		forwards.wait(t)
-		r, err := o.httpClient().Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		var got answer
-		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || got.Pod != pod {
-			t.Errorf("%+v, %v", got, err)
-		}
-	})
-}
-
-// following is a kubectl that goes on until its context ends.
-type following struct {
-	seen chan struct{} // closed when it has said what was waited for
-	done chan struct{} // closed when it has ended
-
-	mu   sync.Mutex
-	text strings.Builder
-	want string
-	err  error
-}
-
-// Write implements io.Writer.
-func (f *following) Write(b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	had := strings.Contains(f.text.String(), f.want)
-	f.text.Write(b)
-	if !had && strings.Contains(f.text.String(), f.want) {
-		close(f.seen)
-	}
-	return len(b), nil
-}
-
-// follows starts a kubectl for a, with text on its standard input, which stays open: where it ends, attach does.
-func (w *world) follows(ctx context.Context, want, stdin string, args ...string) *following {
-	f := &following{seen: make(chan struct{}), done: make(chan struct{}), want: want}
-	cmd := exec.Command(w.Tool("kubectl"), append([]string{"--kubeconfig", w.a.Kubeconfig}, args...)...)
-	in, text, err := os.Pipe()
-	if err == nil {
-		_, err = text.WriteString(stdin)
-	}
-	if f.err = err; err != nil {
-		close(f.done)
-		return f
-	}
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.environment(), in, f, f
-	go func() {
-		defer close(f.done)
-		defer in.Close()
-		defer text.Close()
-		_, _, f.err = w.run(ctx, cmd)
-	}()
-	return f
-}
-
-// wait waits until it has said it.
-func (f *following) wait(t *testing.T) {
-	t.Helper()
-	select {
-	case <-f.seen:
-	case <-f.done:
-		t.Fatalf("kubectl has ended: %v\n%s", f.err, f.text.String())
-	case <-time.After(patience):
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		t.Fatalf("kubectl says %q, and not %q", f.text.String(), f.want)
-	}
-}
-
-// follow runs a kubectl, with text on its standard input, until it says something.
-func (o *offloaded) follow(t *testing.T, want, stdin string, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	f := o.follows(ctx, want, stdin, args...)
-	defer func() {
-		cancel()
-		<-f.done
-	}()
-	f.wait(t)
-}
-
 // testOffloadedChanges changes what Kubernetes lets one change of a pod.
 func testOffloadedChanges(t *testing.T, o *offloaded) {
 	pod := o.onVirtual().Name
@@ -418,15 +283,12 @@ func testOffloadedDeleted(t *testing.T, o *offloaded) {
 // testOffloadedAPIClient has a client in a pod that runs in b ask the API server of a, with the service account that it
 // has there, for pods that only a knows.
 func testOffloadedAPIClient(t *testing.T, o *offloaded) {
-	ask := func(namespace string) (string, error) {
-		return o.a.Kubectl("exec", "-n", offloadedHere, o.onVirtual().Name, "-c", "web", "--", "web", "-api", "/api/v1/namespaces/"+namespace+"/pods")
-	}
-	if out, err := ask(offloadedHere); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+	if out, err := o.askAPI(offloadedHere); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
 		t.Errorf("a service account without rights: %v\n%s", err, out)
 	}
 	o.kubectl(t, o.a, "create", "rolebinding", "looks", "-n", offloadedHere, "--clusterrole=view", "--serviceaccount="+offloadedHere+":default")
 	lab.Eventually(t, patience, "the client is told all pods of its namespace", func() error {
-		out, err := ask(offloadedHere)
+		out, err := o.askAPI(offloadedHere)
 		if err != nil {
 			return err
 		}
@@ -448,9 +310,14 @@ func testOffloadedAPIClient(t *testing.T, o *offloaded) {
 		}
 		return nil
 	})
-	if out, err := ask("kube-system"); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
+	if out, err := o.askAPI("kube-system"); err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
 		t.Errorf("another namespace: %v\n%s", err, out)
 	}
+}
+
+// askAPI has a client in the pod on the virtual node ask the API server of a for the pods of a namespace.
+func (o *offloaded) askAPI(namespace string) (string, error) {
+	return o.a.Kubectl("exec", "-n", offloadedHere, o.onVirtual().Name, "-c", "web", "--", "web", "-api", "/api/v1/namespaces/"+namespace+"/pods")
 }
 
 // testOffloadedTenantDrained has the provider take everything away, and let it come back.
