@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // anyOptions are the parts for which all options of an installation will do.
-var anyOptions = []string{"authentication", "services"}
+var anyOptions = []string{"authentication", "services", "offloading"}
 
 // TestClusters runs everything that two clusters are enough for. The clusters, the
 // installation and a connection are there once: parts that need one find it, those
@@ -77,8 +77,8 @@ func TestClusters(t *testing.T) {
 		{"nothing grows", false, testNothingGrows},
 		{"authentication", false, testAuthentication},
 		{"services", false, testServices}, // with what authentication has installed
+		{"offloading", false, testOffloading},
 		{"metrics", true, testMetrics},
-		{"offloading", true, testOffloading},
 		{"time is up", true, testTimeIsUp},
 		{"an API server goes away", true, testAPIServerAway},
 		{"geneve", true, testGeneve},

@@ -102,32 +102,32 @@ func testOffloading(t *testing.T, w *world) {
 
 	for _, part := range []struct {
 		name string
-		wait bool // it waits for an hour
+		only *bool // with this flag; nil: always
 		run  func(*testing.T, *offloaded)
 	}{
-		{"pods reach each other", false, testOffloadedTraffic},
-		{"a Service in both directions", false, testOffloadedService},
-		{"kubectl", false, testOffloadedKubectl},
-		{"kubectl top", false, testOffloadedTop},
-		{"liqoctl get pods", false, testOffloadedView},
-		{"cordoned", false, testOffloadedCordoned},
-		{"refused", false, testOffloadedRefused},
-		{"changes", false, testOffloadedChanges},
-		{"resized in place", false, testOffloadedResized},
-		{"the API server of its cluster", false, testOffloadedAPIClient},
-		{"a Job and a StatefulSet", false, testOffloadedWorkloads},
-		{"deleted", false, testOffloadedDeleted},
-		{"over quota", false, testOffloadedQuota},
-		{"changes while clusters are apart", false, testOffloadedChangesApart},
-		{"apart for two minutes", false, testOffloadedApart(2 * time.Minute)},
-		{"apart for ten minutes", false, testOffloadedApart(10 * time.Minute)},
-		{"apart for an hour", true, testOffloadedApart(time.Hour)},
-		{"its Tenant is drained", false, testOffloadedTenantDrained},
-		{"drained", false, testOffloadedDrained},
+		{"pods reach each other", nil, testOffloadedTraffic},
+		{"a Service in both directions", nil, testOffloadedService},
+		{"kubectl", nil, testOffloadedKubectl},
+		{"kubectl top", nil, testOffloadedTop},
+		{"liqoctl get pods", nil, testOffloadedView},
+		{"cordoned", nil, testOffloadedCordoned},
+		{"refused", nil, testOffloadedRefused},
+		{"changes", nil, testOffloadedChanges},
+		{"resized in place", nil, testOffloadedResized},
+		{"the API server of its cluster", nil, testOffloadedAPIClient},
+		{"a Job and a StatefulSet", nil, testOffloadedWorkloads},
+		{"deleted", nil, testOffloadedDeleted},
+		{"over quota", nil, testOffloadedQuota},
+		{"changes while clusters are apart", long, testOffloadedChangesApart},
+		{"apart for two minutes", long, testOffloadedApart(2 * time.Minute)},
+		{"apart for ten minutes", long, testOffloadedApart(10 * time.Minute)},
+		{"apart for an hour", hours, testOffloadedApart(time.Hour)},
+		{"its Tenant is drained", nil, testOffloadedTenantDrained},
+		{"drained", nil, testOffloadedDrained},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			if part.wait && !*hours {
-				t.Skip("SKIPPED: this waits for an hour: -kubernetes.hours")
+			if part.only != nil && !*part.only {
+				t.Skip("SKIPPED: this waits for minutes or an hour: -kubernetes.long, -kubernetes.hours")
 			}
 			part.run(t, o)
 		})

@@ -136,7 +136,7 @@ type sharing struct{ *world }
 func (s *sharing) atHome(t *testing.T, c *kubelab.Cluster, text string) {
 	t.Helper()
 	t.Cleanup(func() {
-		if _, err := c.Kubectl("delete", "namespace", shop, "--wait=true", "--timeout="+patience.String()); err != nil {
+		if err := deleteNamespace(c, shop); err != nil {
 			t.Error(err)
 		}
 	})

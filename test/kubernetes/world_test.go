@@ -288,6 +288,21 @@ func (w *world) deleteTenants() error {
 	})
 }
 
+// deleteNamespace deletes a namespace, and first its pods, with what makes them: they would wait before they end, for
+// connections that there are none of any more.
+func deleteNamespace(c *kubelab.Cluster, name string) error {
+	for _, args := range [][]string{
+		{"deployments,statefulsets,replicasets", "--all", "--cascade=orphan", "-n", name},
+		{"pods", "--all", "--grace-period=1", "--wait=false", "-n", name},
+		{"namespace", name, "--ignore-not-found", "--wait=true", "--timeout=" + patience.String()},
+	} {
+		if out, err := c.Kubectl(append([]string{"delete"}, args...)...); err != nil {
+			return fmt.Errorf("delete %s of %s: %w\n%s", args[0], c.Name, err, out)
+		}
+	}
+	return nil
+}
+
 // onBoth does something to a and b at the same time.
 func onBoth(w *world, do func(c *kubelab.Cluster) error) error {
 	var errs [2]error
