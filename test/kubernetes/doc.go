@@ -17,6 +17,7 @@
 //
 //	go test ./test/kubernetes                              what takes minutes
 //	go test ./test/kubernetes -kubernetes.long             also what takes longer
+//	go test ./test/kubernetes -kubernetes.long -kubernetes.hours  also what waits for an hour
 //	go test ./test/kubernetes -run TestClusters/NAME -v    one part
 //	... -run TestClusters/page -kubernetes.screenshots DIR  pictures of liqoctl console
 package kubernetes
