@@ -1,6 +1,7 @@
 package underlay
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/netip"
@@ -43,6 +44,10 @@ type Config struct {
 
 	// GSO sends runs of equal datagrams as one message.
 	GSO bool
+
+	// Writers is how many WriteBatch calls may send at the same time; one more waits for
+	// the end of another. Zero is one. Linux only.
+	Writers int
 
 	// Unpolled keeps the socket out of the runtime's poller, which would wake a
 	// thread for each arrival, whether or not anybody waits. For who waits for
@@ -120,6 +125,28 @@ type Stats struct {
 	// Offloads in use. GSO is false as well after the kernel refused it for good.
 	GRO bool `json:"gro"`
 	GSO bool `json:"gso"`
+}
+
+// Plus returns what two sockets of one address have done together: sums of all counters and
+// buffers. An offload is in use if it is on both.
+func (s Stats) Plus(o Stats) Stats {
+	s.Reads += o.Reads
+	s.ReadDatagrams += o.ReadDatagrams
+	s.ReadRuns += o.ReadRuns
+	s.ReadRepairs += o.ReadRepairs
+	s.Truncated += o.Truncated
+	s.Overruns += o.Overruns
+	s.Writes += o.Writes
+	s.WriteDatagrams += o.WriteDatagrams
+	s.WriteRuns += o.WriteRuns
+	s.WriteReplays += o.WriteReplays
+	s.WriteErrors += o.WriteErrors
+	s.LastWriteError = cmp.Or(o.LastWriteError, s.LastWriteError)
+	s.ReadBuffer += o.ReadBuffer
+	s.WriteBuffer += o.WriteBuffer
+	s.GRO = s.GRO && o.GRO
+	s.GSO = s.GSO && o.GSO
+	return s
 }
 
 // listenArgs is the network and address, in package net's words, of a local address.

@@ -26,18 +26,74 @@ type Conn struct {
 	// justWoken is set while the last ReadBatch returned ErrWoken; see ReadBatch.
 	justWoken bool
 
-	read  reader
-	write writer
+	read reader
+	// writers are of WriteBatch, one for each call that may send at the same time.
+	writers []*writer
 	// try is of TryWriteBatch. It sends no runs.
 	try writer
 }
 
 // Listen opens a socket. The error wraps the system's: a port in use is
 // errors.Is(err, syscall.EADDRINUSE).
-func Listen(cfg Config) (*Conn, error) {
+func Listen(cfg Config) (*Conn, error) { return listen(cfg, false) }
+
+// ListenShared opens n sockets on one address, over which the kernel spreads what arrives
+// (SO_REUSEPORT, socket(7)): by a hash of the addresses and ports of both ends, so that
+// what comes from one port of one host comes to one of them, in order. Errors are those of
+// Listen: as with Listen, the port is in use if anybody else has it.
+func ListenShared(cfg Config, n int) ([]*Conn, error) {
+	// The first one asks for the port as if it were to have it alone. Sockets that share from
+	// the start would also share with those of another process of the same user.
+	first, err := listen(cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	conns := []*Conn{first}
+	cfg.Addr = netip.AddrPortFrom(cfg.Addr.Addr(), first.LocalAddr().Port())
+	if n > 1 {
+		err = first.share()
+	}
+	for len(conns) < n && err == nil {
+		var c *Conn
+		if c, err = listen(cfg, true); err == nil {
+			conns = append(conns, c)
+		}
+	}
+	if err == nil {
+		return conns, nil
+	}
+	for _, c := range conns {
+		err = errors.Join(err, c.Close())
+	}
+	return nil, err
+}
+
+// share lets others have the address, too. A kernel makes a group of a socket that is bound
+// already when the next one is (reuseport_add_sock, net/core/sock_reuseport.c).
+func (c *Conn) share() error {
+	var err error
+	controlErr := c.raw.Control(func(fd uintptr) { err = setShared(int(fd)) })
+	return errors.Join(closedError(controlErr), err)
+}
+
+func setShared(fd int) error {
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+}
+
+// listen opens a socket, with others on its address if it is shared.
+func listen(cfg Config, shared bool) (*Conn, error) {
 	c := &Conn{}
-	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		return raw.Control(func(fd uintptr) { c.configure(int(fd), cfg) })
+	for range max(1, cfg.Writers) {
+		c.writers = append(c.writers, new(writer))
+	}
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		controlErr := raw.Control(func(fd uintptr) {
+			c.configure(int(fd), cfg)
+			if shared {
+				err = setShared(int(fd))
+			}
+		})
+		return errors.Join(controlErr, err)
 	}}
 	network, addr := listenArgs(cfg.Addr)
 	pc, err := lc.ListenPacket(context.Background(), network, addr)
@@ -51,7 +107,9 @@ func Listen(cfg Config) (*Conn, error) {
 		return nil, fmt.Errorf("open underlay socket: %w", err)
 	}
 	c.read.init()
-	c.write.init()
+	for _, w := range c.writers {
+		w.init()
+	}
 	c.try.init()
 	if !cfg.Unpolled {
 		polled.add(&c.read.waiter)
@@ -83,14 +141,15 @@ func (c *Conn) configure(fd int, cfg Config) {
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
 
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	c.write.ipv4Only = err == nil && domain == unix.AF_INET
-	c.try.ipv4Only = c.write.ipv4Only
-	tellOrigin(fd, c.write.ipv4Only, !cfg.Addr.Addr().IsValid() || cfg.Addr.Addr().IsUnspecified())
+	c.try.ipv4Only = err == nil && domain == unix.AF_INET
+	tellOrigin(fd, c.try.ipv4Only, !cfg.Addr.Addr().IsValid() || cfg.Addr.Addr().IsUnspecified())
 	// A kernel without UDP_SEGMENT does not refuse the control message, it
 	// ignores it and would send a whole run as one datagram. So ask first.
 	_, err = unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
-	c.write.gso.supported = err == nil
-	c.write.gso.set(cfg.GSO)
+	for _, w := range c.writers {
+		w.ipv4Only, w.gso.supported = c.try.ipv4Only, err == nil
+		w.gso.set(cfg.GSO)
+	}
 	if cfg.GRO {
 		c.read.gro.Store(setGRO(fd, true) == nil)
 	}
@@ -188,14 +247,36 @@ func (c *Conn) woken() error {
 // dropped and counted in Stats; the error is about the socket only: net.ErrClosed
 // after Close. The datagrams' bytes are not kept.
 func (c *Conn) WriteBatch(ds []Datagram) (sent int, err error) {
-	c.write.mu.Lock()
-	defer c.write.mu.Unlock()
-	c.write.begin(ds)
-	defer c.write.end()
-	if err := c.raw.Write(c.write.flushFunc); err != nil {
-		return c.write.sent, closedError(err)
+	w := c.takeWriter()
+	defer w.mu.Unlock()
+	w.begin(ds)
+	defer w.end()
+	if err := c.flush(w); err != nil {
+		return w.sent, closedError(err)
 	}
-	return c.write.result()
+	return w.result()
+}
+
+// takeWriter returns a writer that nobody uses, with its mutex held.
+func (c *Conn) takeWriter() *writer {
+	for _, w := range c.writers {
+		if w.mu.TryLock() {
+			return w
+		}
+	}
+	c.writers[0].mu.Lock()
+	return c.writers[0]
+}
+
+// flush sends the batch of w. raw.Write has one user at a time, also while that does not
+// wait. Where several send, only those ask for it who have to wait for the send buffer.
+func (c *Conn) flush(w *writer) error {
+	if len(c.writers) > 1 {
+		if err := c.raw.Control(w.tryFunc); err != nil || w.flushed {
+			return err
+		}
+	}
+	return c.raw.Write(w.flushFunc)
 }
 
 // TryWriteBatch is WriteBatch for who must not wait, neither for the send buffer nor
@@ -230,7 +311,11 @@ func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
 
 // SetGSO switches runs when sending on or off. Switching on also forgets that the
 // kernel had refused them.
-func (c *Conn) SetGSO(on bool) { c.write.gso.set(on) }
+func (c *Conn) SetGSO(on bool) {
+	for _, w := range c.writers {
+		w.gso.set(on)
+	}
+}
 
 // SetDontFragment has datagrams leave in one piece or not at all, whatever routers have
 // told of the path: what one of them finds too large gets lost, and what the own link
@@ -243,7 +328,7 @@ func (c *Conn) SetDontFragment(on bool) error {
 	var err error
 	controlErr := c.raw.Control(func(fd uintptr) {
 		err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, v4))
-		if !c.write.ipv4Only {
+		if !c.try.ipv4Only {
 			err = errors.Join(err, os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, v6)))
 		}
 	})
@@ -264,7 +349,9 @@ func (c *Conn) SetGRO(on bool) {
 func (c *Conn) Stats() Stats {
 	s := Stats{ReadBuffer: c.readBuffer, WriteBuffer: c.writeBuffer, Overruns: c.overruns()}
 	c.read.stats(&s)
-	c.write.stats(&s)
+	for _, w := range c.writers {
+		w.stats(&s)
+	}
 	c.try.stats(&s)
 	return s
 }

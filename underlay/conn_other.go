@@ -44,6 +44,15 @@ func Listen(cfg Config) (*Conn, error) {
 	return c, nil
 }
 
+// ListenShared opens one socket: this version has no several of one address.
+func ListenShared(cfg Config, _ int) ([]*Conn, error) {
+	c, err := Listen(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return []*Conn{c}, nil
+}
+
 // ReadBatch reads one datagram into bufs[0], cut off where the buffer is too small. Errors
 // are as on Linux: ErrWoken after Wake and net.ErrClosed after Close.
 func (c *Conn) ReadBatch(bufs [][]byte, sizes []int, from []Origin) (int, error) {

@@ -43,8 +43,9 @@
 //
 // # One reader, many writers
 //
-// ReadBatch belongs to one goroutine at a time. Everything else may be called
-// from anywhere at any time; a WriteBatch waits for those before it, and for the send
-// buffer, a TryWriteBatch for nobody. Wake ends a blocked ReadBatch without closing it,
+// ReadBatch belongs to one goroutine at a time. Several readers need several sockets on one
+// address, which ListenShared opens. Everything else may be called from anywhere at any time;
+// a WriteBatch waits for those before it, unless Config.Writers lets them send at the same
+// time, and for the send buffer, a TryWriteBatch for nobody. Wake ends a blocked ReadBatch without closing it,
 // for a reader that has a second source of packets.
 package underlay

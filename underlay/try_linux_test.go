@@ -14,7 +14,7 @@ func TestTryWriteBatchDoesNotWait(t *testing.T) {
 	a := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0), GSO: true})
 	b := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})
 	full, once := make(chan struct{}), sync.Once{}
-	a.write.sendmmsg = func(uintptr, []mmsghdr) (int, syscall.Errno) {
+	a.writers[0].sendmmsg = func(uintptr, []mmsghdr) (int, syscall.Errno) {
 		once.Do(func() { close(full) })
 		return 0, unix.EAGAIN
 	}

@@ -26,6 +26,7 @@ type writer struct {
 	sendmmsg  mmsgFunc
 	now       func() time.Time
 	flushFunc func(fd uintptr) bool // flush, as a value allocated once
+	tryFunc   func(fd uintptr)      // flush, which sets flushed
 	offerFunc func(fd uintptr)      // offer, likewise
 	ipv4Only  bool                  // the socket is AF_INET
 	gso       gso
@@ -48,6 +49,7 @@ type writer struct {
 	planned int
 	sent    int
 	errno   syscall.Errno
+	flushed bool // what flush returned in tryFunc
 
 	writes, dgrams  atomic.Uint64
 	runs, replays   atomic.Uint64
@@ -58,6 +60,7 @@ func (w *writer) init() {
 	w.sendmmsg = sendmmsg
 	w.now = time.Now
 	w.flushFunc = w.flush
+	w.tryFunc = func(fd uintptr) { w.flushed = w.flush(fd) }
 	w.offerFunc = w.offer
 }
 

@@ -421,7 +421,7 @@ func TestWriterForgetsTheCallersBytes(t *testing.T) {
 func TestCloseEndsWriteBatch(t *testing.T) {
 	c := open(t, Config{Addr: netip.AddrPortFrom(loopback4, 0)})
 	called := make(chan struct{}, 1)
-	c.write.sendmmsg = func(uintptr, []mmsghdr) (int, syscall.Errno) {
+	c.writers[0].sendmmsg = func(uintptr, []mmsghdr) (int, syscall.Errno) {
 		select {
 		case called <- struct{}{}:
 		default:
