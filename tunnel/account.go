@@ -16,13 +16,14 @@ type drops [dropReasons]uint64
 type egressAccount struct {
 	mu           sync.Mutex
 	lastReceived time.Time
-	reachable    bool
 	drops        drops
-	sent         uint64
 	handshakes   handshakeCounts
 	exchanges    [2]exchange   // of the two keys to which handshake messages were sent last
 	trip         time.Duration // the shortest round trip of a handshake; zero: not known
 	lead         lead
+	// sent and reachable are apart from mu, because every loop has them for each batch.
+	sent      atomic.Uint64
+	reachable atomic.Bool
 	// unconfirmed: it is not known whether this gateway leads. Apart from mu, as readers ask for each batch.
 	unconfirmed atomic.Bool
 	// peerSeen: something of the peer was decrypted. Apart from mu, because receivers ask, too.
@@ -40,10 +41,8 @@ func (a *egressAccount) countDrops(dropped *drops) {
 
 // countSent is called when messages of a session have gone, which carry so many packets.
 func (a *egressAccount) countSent(packets int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.reachable = true
-	a.sent += uint64(packets)
+	a.setReachable()
+	a.sent.Add(uint64(packets))
 }
 
 // noteReceived is called when packets of the peer have been decrypted: it has a session
@@ -52,7 +51,7 @@ func (a *egressAccount) noteReceived() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.lastReceived = time.Now()
-	a.reachable = true
+	a.setReachable()
 	a.peerSeen.Store(true)
 }
 
@@ -64,25 +63,17 @@ func (a *egressAccount) heard() time.Time {
 }
 
 // packetsSent returns how many packets have been sent.
-func (a *egressAccount) packetsSent() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.sent
-}
+func (a *egressAccount) packetsSent() uint64 { return a.sent.Load() }
 
 // setReachable says that the peer has an endpoint now.
 func (a *egressAccount) setReachable() {
-	a.mu.Lock()
-	a.reachable = true
-	a.mu.Unlock()
+	if !a.reachable.Load() { // or the loops would take the cache line from each other
+		a.reachable.Store(true)
+	}
 }
 
 // isReachable tells whether the peer has an endpoint.
-func (a *egressAccount) isReachable() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.reachable
-}
+func (a *egressAccount) isReachable() bool { return a.reachable.Load() }
 
 // countHandshake counts a handshake message that goes to whoever may be the peer.
 func (a *egressAccount) countHandshake(m []byte) {
@@ -100,7 +91,7 @@ func (a *egressAccount) sendHandshake(bufs [][]byte) {
 	}
 	// Only a peer with an endpoint is sent a handshake. (A cookie reply goes to
 	// whoever asked.)
-	a.reachable = true
+	a.setReachable()
 }
 
 // exchanged is when the holder of a key was sent handshake messages.
@@ -152,7 +143,8 @@ func (a *egressAccount) reset(waiting int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.drops[dropFlushed] += uint64(waiting)
-	a.lastReceived, a.reachable = time.Time{}, false
+	a.lastReceived = time.Time{}
+	a.reachable.Store(false)
 	a.exchanges, a.trip = [2]exchange{}, 0
 	a.lead = lead{silence: a.lead.silence, began: time.Now()}
 	a.peerSeen.Store(false)

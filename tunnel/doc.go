@@ -9,7 +9,8 @@
 //	        |                                             ^
 //	Socket.WriteBatch                            Socket.ReadBatch
 //
-// Each column is a loop of ours on one goroutine, and crosses no queue. Packets never
+// Each column is a loop of ours on one goroutine, and crosses no queue. There are several of
+// the left one if there are several sources of packets (Options.Readers). Packets never
 // enter wireguard-go: it makes the sessions. It is given the handshake messages that the
 // ingress loop receives, and sends handshakes and keepalives by itself (bind.go). Packets
 // that find no session wait for one (waiting.go).
@@ -34,16 +35,16 @@
 //
 // # How it stops
 //
-// Run waits for the egress loop, which sits in Overlay.ReadPackets. So an Overlay that can
-// block there also has a method CloseRead(), which makes the blocked and every later
-// ReadPackets return os.ErrClosed; Run calls it when its context ends. An Overlay without
-// CloseRead must be closed by its owner, and Run returns only then.
+// Run waits for the egress loops, which sit in ReadPackets. So a Reader that can block there
+// also has a method CloseRead(), which makes the blocked and every later ReadPackets return
+// os.ErrClosed; Run calls it when its context ends, or when reading from another one fails. A
+// Reader without CloseRead must be closed by its owner, and Run returns only then.
 //
 // # Memory
 //
-// What is sealed and opened stays in the buffers of one batch per direction. Of the packets
+// What is sealed and opened stays in the buffers of one batch per loop. Of the packets
 // that find no session the last 64 are kept, and sent if there is one within 90 s; the first
-// of them begins a handshake. While so many wait, nothing more is read for half a second,
+// of them begins a handshake. While so many wait, a loop reads nothing for half a second,
 // once in each outage. Packets with own addresses of the gateway (health pings) have
 // no precedence: once there is a session, all pass.
 //

@@ -15,46 +15,63 @@ const (
 	sealRoom  = device.PaddingMultiple - 1 + device.MessageTransportSize - device.MessageTransportHeaderSize
 )
 
+// MaxReaders is how many Options.Readers there may be. Each may take the counters of one
+// batch after the last that may be used (RejectAfterMessages of wireguard-go), and there are
+// 8192 beyond it before they would start again.
+const MaxReaders = 31
+
 // egress is the way of packets to the peer: read from the overlay, sealed where they are,
 // and sent. Those that find no session wait for one.
 type egress struct {
 	*egressAccount
 	overlay Overlay
+	loops   []*egressLoop // one for each source of packets
 	waiting waiting
 	// session is sent to when there is a session that packets may wait for, and received
 	// by release; one slot, never closed.
-	session chan struct{}
-	// sent is sent to by release when it has made room among those that wait, and received by
-	// run; one slot, never closed.
-	sent     chan struct{}
-	patience time.Duration // run's: for how long it still waits while there is no session
+	session  chan struct{}
 	observer observer
 	onDrop   func(Observation) // Options.OnDrop, never nil
 }
 
-func newEgress(o Options) *egress {
-	return &egress{egressAccount: new(egressAccount), overlay: o.Overlay, session: make(chan struct{}, 1), sent: make(chan struct{}, 1), patience: readPause, onDrop: o.OnDrop}
+// egressLoop carries the packets of one source.
+type egressLoop struct {
+	*egress
+	reader Reader
+	// sent is sent to by release when it has made room among those that wait, and received by
+	// run; one slot, never closed.
+	sent     chan struct{}
+	patience time.Duration // run's: for how long it still waits while there is no session
+	_        [64]byte      // what one loop writes is in no cache line of another one
 }
 
-// readPause is for how long nothing is read while there is no session, once in each outage: a
+func newEgress(o Options) *egress {
+	e := &egress{egressAccount: new(egressAccount), overlay: o.Overlay, session: make(chan struct{}, 1), onDrop: o.OnDrop}
+	for _, r := range append([]Reader{o.Overlay}, o.Readers...) {
+		e.loops = append(e.loops, &egressLoop{egress: e, reader: r, sent: make(chan struct{}, 1), patience: readPause})
+	}
+	return e
+}
+
+// readPause is for how long a loop reads nothing while there is no session, once in each outage: a
 // burst waits in the socket of the nodes then. It is enough for a handshake over most networks.
 const readPause = 500 * time.Millisecond
 
-// run carries packets until the overlay fails. It never returns nil; os.ErrClosed is
+// run carries packets until reading fails. It never returns nil; os.ErrClosed is
 // the orderly end, to which the end of ctx leads.
-func (e *egress) run(ctx context.Context, dev *device.Device) error {
+func (l *egressLoop) run(ctx context.Context, dev *device.Device) error {
 	direct := dev.NewDirect(BatchSize, nil)
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	for {
-		n, own, err := e.overlay.ReadPackets(bufs, sizes, sealFront)
-		e.send(ctx, direct, bufs[:n], sizes[:n], own)
+		n, own, err := l.reader.ReadPackets(bufs, sizes, sealFront)
+		l.send(ctx, direct, bufs[:n], sizes[:n], own)
 		if err != nil {
 			return fmt.Errorf("read from the overlay: %w", err)
 		}
 	}
 }
 
-// newBuffers returns the buffers of one direction. Their memory is used as far as packets
+// newBuffers returns the buffers of one loop. Their memory is used as far as packets
 // are long.
 func newBuffers() [][]byte {
 	bufs := make([][]byte, BatchSize)
@@ -65,28 +82,28 @@ func newBuffers() [][]byte {
 }
 
 // send sends the packets of a batch, own of them the gateway's own and first.
-func (e *egress) send(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int, own int) {
-	if e.mutes() {
-		e.withhold(bufs, sizes, own)
+func (l *egressLoop) send(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int, own int) {
+	if l.mutes() {
+		l.withhold(bufs, sizes, own)
 	}
 	if direct.Ready(bufs, sizes) {
-		if observe := e.observer.Load(); observe != nil {
+		if observe := l.observer.Load(); observe != nil {
 			showTaken(observe, bufs, sizes)
 		}
 		direct.Send(bufs, sizes)
-		e.patience = readPause
+		l.patience = readPause
 		return
 	}
-	e.keep(ctx, direct, bufs, sizes)
+	l.keep(ctx, direct, bufs, sizes)
 }
 
 // keep has packets wait that cannot be sent now, and asks their peer for a session.
-func (e *egress) keep(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int) {
+func (l *egressLoop) keep(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int) {
 	var (
 		dropped drops
 		asked   *device.Peer
-		reached = e.isReachable()
-		observe = e.observer.Load()
+		reached = l.isReachable()
+		observe = l.observer.Load()
 		session bool // there is one by now
 	)
 	for i, size := range sizes {
@@ -96,47 +113,47 @@ func (e *egress) keep(ctx context.Context, direct *device.Direct, bufs [][]byte,
 		packet := bufs[i][sealFront : sealFront+size]
 		peer := direct.Peer(packet)
 		if !reached {
-			e.drop(&dropped, dropNoEndpoint, packet)
+			l.drop(&dropped, dropNoEndpoint, packet)
 			continue
 		}
 		if peer == nil {
-			e.drop(&dropped, dropNoPeer, packet)
+			l.drop(&dropped, dropNoPeer, packet)
 			continue
 		}
 		if observe != nil {
 			showTaken(observe, bufs[i:i+1], sizes[i:i+1])
 		}
 		// It may be another packet of the batch for which there is no session.
-		if direct.Ready(bufs[i:i+1], sizes[i:i+1]) || e.waiting.full() && e.pause(ctx) && direct.Ready(bufs[i:i+1], sizes[i:i+1]) {
+		if direct.Ready(bufs[i:i+1], sizes[i:i+1]) || l.waiting.full() && l.pause(ctx) && direct.Ready(bufs[i:i+1], sizes[i:i+1]) {
 			direct.Send(bufs[i:i+1], sizes[i:i+1])
 			continue
 		}
-		e.waiting.push(packet, func(oldest []byte) { e.drop(&dropped, dropNoSession, oldest) })
+		l.waiting.push(packet, func(oldest []byte) { l.drop(&dropped, dropNoSession, oldest) })
 		if peer != asked {
 			asked = peer
 			direct.Ask(peer)
 		}
 		session = session || direct.Ready(bufs[i:i+1], sizes[i:i+1])
 	}
-	e.countDrops(&dropped)
+	l.countDrops(&dropped)
 	if session {
-		e.sessionBegins()
+		l.sessionBegins()
 	}
 }
 
 // pause waits until there is room among the packets that wait for a session, and reports whether
 // there is.
-func (e *egress) pause(ctx context.Context) bool {
-	if e.patience <= 0 {
+func (l *egressLoop) pause(ctx context.Context) bool {
+	if l.patience <= 0 {
 		return false
 	}
 	start := time.Now()
-	timer := time.NewTimer(e.patience)
+	timer := time.NewTimer(l.patience)
 	defer timer.Stop()
-	defer func() { e.patience -= time.Since(start) }()
-	for e.waiting.full() {
+	defer func() { l.patience -= time.Since(start) }()
+	for l.waiting.full() {
 		select {
-		case <-e.sent:
+		case <-l.sent:
 		case <-timer.C:
 			return false
 		case <-ctx.Done():
@@ -201,9 +218,11 @@ func (e *egress) release(ctx context.Context, dev *device.Device) {
 			}
 		}
 		e.countDrops(&dropped)
-		select {
-		case e.sent <- struct{}{}:
-		default: // run has not looked since the last time
+		for _, l := range e.loops {
+			select {
+			case l.sent <- struct{}{}:
+			default: // run has not looked since the last time
+			}
 		}
 	}
 }
@@ -225,9 +244,11 @@ func (e *egress) reset() {
 	e.egressAccount.reset(e.waiting.clear())
 }
 
-// closeRead ends run.
+// closeRead ends run of every loop.
 func (e *egress) closeRead() {
-	if o, ok := e.overlay.(interface{ CloseRead() }); ok {
-		o.CloseRead()
+	for _, l := range e.loops {
+		if r, ok := l.reader.(interface{ CloseRead() }); ok {
+			r.CloseRead()
+		}
 	}
 }

@@ -177,7 +177,7 @@ func parsePeerStats(text []byte, peer PublicKey) (peerStats, error) {
 func (a *egressAccount) addTo(s *Stats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s.TxPackets = a.sent
+	s.TxPackets = a.sent.Load()
 	s.DropNoEndpoint = a.drops[dropNoEndpoint]
 	s.DropNoSession = a.drops[dropNoSession]
 	s.DropUnconfirmed = a.drops[dropUnconfirmed]

@@ -17,16 +17,20 @@ import (
 	"github.com/sluice-net/sluice/underlay"
 )
 
-// Overlay is the data plane as the tunnel sees it: the source and the sink of
-// the packets inside the tunnel. Each method is called by one goroutine at a
-// time; both may run at once.
-type Overlay interface {
+// Reader is a source of packets to the peer. One goroutine at a time calls it.
+type Reader interface {
 	// ReadPackets waits for packets to the peer and puts the i-th into
 	// bufs[i][offset:offset+sizes[i]]. It must not exchange the elements of bufs.
 	// The first own of the n packets come from the gateway's own addresses and are
 	// admitted even when nothing else is. A size of 0 is skipped. Any error ends
 	// the tunnel; os.ErrClosed is the one for an orderly end.
 	ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error)
+}
+
+// Overlay is the data plane as the tunnel sees it: a source and the sink of the packets
+// inside the tunnel. Each method is called by one goroutine at a time; both may run at once.
+type Overlay interface {
+	Reader
 	// WritePackets takes packets from the peer, the i-th in bufs[i][offset:]. They
 	// are the caller's again when it returns; until then it may change them, and
 	// use up to offset bytes in front and whatever capacity is behind. ecn[i] is the
@@ -34,7 +38,8 @@ type Overlay interface {
 	WritePackets(bufs [][]byte, ecn []uint8, offset int)
 }
 
-// Socket is a batched UDP socket; *underlay.Conn is one.
+// Socket is a batched UDP socket; *underlay.Conn is one. WriteBatch is called by several
+// goroutines at the same time.
 type Socket interface {
 	ReadBatch(bufs [][]byte, sizes []int, from []underlay.Origin) (n int, err error)
 	WriteBatch(datagrams []underlay.Datagram) (sent int, err error)
@@ -46,6 +51,10 @@ type Socket interface {
 type Options struct {
 	// Overlay is the data plane. It must be set.
 	Overlay Overlay
+	// Readers are read besides the Overlay, each by a goroutine of its own that seals and
+	// sends what it reads: several processors share the work. The order of packets is kept
+	// for each of them. There may be MaxReaders.
+	Readers []Reader
 	// Listen opens the UDP socket; port 0 means any. It must be set.
 	Listen func(port uint16) (Socket, error)
 	// Logger is for changes of state and for what wireguard-go reports: its errors
@@ -103,6 +112,9 @@ type Tunnel struct {
 func New(o Options) (*Tunnel, error) {
 	if o.Overlay == nil || o.Listen == nil {
 		return nil, errors.New("tunnel: Overlay and Listen must be set")
+	}
+	if len(o.Readers) > MaxReaders {
+		return nil, fmt.Errorf("tunnel: %d Readers, the most are %d", len(o.Readers), MaxReaders)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -276,8 +288,10 @@ func (t *Tunnel) carry(ctx context.Context, dev *device.Device) error {
 	wg.Go(func() { t.followCallers(ctx) })
 	wg.Go(func() { t.followClock(ctx) })
 	wg.Go(func() { t.egress.release(ctx, dev) })
-	failed := make(chan error, 1)
-	wg.Go(func() { failed <- t.egress.run(ctx, dev) })
+	failed := make(chan error, len(t.egress.loops))
+	for _, l := range t.egress.loops {
+		wg.Go(func() { failed <- l.run(ctx, dev) })
+	}
 	var err error
 	select {
 	case <-ctx.Done():

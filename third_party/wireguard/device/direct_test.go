@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -335,6 +336,71 @@ func TestDirectSendAfterTheLastCounter(t *testing.T) {
 	p.peer.ExpireCurrentKeypairs()
 	if d.Send([][]byte{b}, sizes); len(p.bind.sent) != 0 {
 		t.Errorf("sent %x", p.bind.sent)
+	}
+}
+
+// countingBind notes the counters of what is sent by it. It is safe for concurrent use.
+type countingBind struct {
+	directBind
+	mu   sync.Mutex
+	used map[uint64]int
+}
+
+func (b *countingBind) SendMarked(bufs [][]byte, _ []uint8, _ conn.Endpoint) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, m := range bufs {
+		b.used[binary.LittleEndian.Uint64(m[MessageTransportOffsetCounter:])]++
+	}
+	return nil
+}
+
+// Several seal with one key until no counter is left, or somebody ends the key: none is used
+// twice, and none beyond the last.
+func TestDirectsUseEachCounterOnce(t *testing.T) {
+	const senders, batch, left = 8, 128, 50_000
+	for name, expire := range map[string]bool{"until the last": false, "until the key is ended": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newDirectPair(t)
+			bind := &countingBind{used: make(map[uint64]int)}
+			p.bind.discard = true // what asks for another key
+			const first = RejectAfterMessages - left
+			p.keys.sendNonce.Store(first)
+			p.peer.handshake.lastSentHandshake = time.Now().Add(time.Hour) // it would ask for another key
+			var wg sync.WaitGroup
+			for range senders {
+				d := p.NewDirect(batch, nil)
+				d.bind = bind
+				bufs, sizes := make([][]byte, batch), make([]int, batch)
+				wg.Go(func() {
+					for {
+						for i := range bufs {
+							bufs[i] = append(make([]byte, MessageTransportHeaderSize, 128), directPacket("10.0.0.1", "10.0.0.2", 40)...)
+							sizes[i] = 40
+						}
+						if !d.Ready(bufs, sizes) {
+							return
+						}
+						d.Send(bufs, sizes)
+					}
+				})
+			}
+			if expire {
+				p.peer.ExpireCurrentKeypairs()
+			}
+			wg.Wait()
+			for counter, n := range bind.used {
+				if n != 1 || counter < first || counter >= RejectAfterMessages {
+					t.Errorf("counter %d was used %d times", counter, n)
+				}
+			}
+			if n := len(bind.used); !expire && n < left-senders*batch {
+				t.Errorf("%d counters were used of %d", n, left)
+			}
+			if over := p.keys.sendNonce.Load() - RejectAfterMessages; over > senders*batch {
+				t.Errorf("the counter is %d beyond the last", over)
+			}
+		})
 	}
 }
 
