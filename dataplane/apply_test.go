@@ -27,7 +27,7 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 			network := dataplanetest.NewNetwork()
 			var taken uint16
 			f, err := dataplane.New(dataplane.Options{
-				Underlay: network.Listen(gatewayAddr),
+				Underlays: []dataplane.Underlay{network.Listen(gatewayAddr)},
 				Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
 					if port == taken {
 						return nil, syscall.EADDRINUSE

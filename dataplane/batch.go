@@ -11,8 +11,8 @@ import (
 
 // Who owns which bytes:
 //
-//   - nodeReader's buffers belong to the goroutine in ReadPackets. A datagram
-//     is valid until the next read, which happens only when all of it, the
+//   - nodeReader's buffers belong to the goroutine in ReadPackets, and each loop has
+//     a nodeReader. A datagram is valid until the next read, which happens only when all of it, the
 //     rest of a super-segment included, has been handed on.
 //   - The buffers passed to ReadPackets and WritePackets belong to the tunnel.
 //     ReadPackets copies into them; WritePackets changes them in place and
@@ -90,8 +90,8 @@ const (
 	cutFragments
 )
 
-func newNodeReader() *nodeReader {
-	r := &nodeReader{
+func newNodeReader() nodeReader {
+	r := nodeReader{
 		bufs:     make([][]byte, readBatch),
 		messages: make([]underlay.Message, readBatch),
 	}

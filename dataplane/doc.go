@@ -12,9 +12,10 @@
 //
 // # Goroutines and queues
 //
-// Egress runs on the tunnel's reader: ReadPackets reads the node socket and
+// Egress runs on the tunnel's readers: ReadPackets reads a node socket and
 // writes straight into the tunnel's buffers, so no queue of ours lies between
-// them. Ingress runs on the tunnel's receiver: WritePackets sends to the nodes
+// them. There is a loop for each of the sockets, which shares with the others only what is
+// written rarely or must be one (loop.go). Ingress runs on the tunnel's receiver: WritePackets sends to the nodes
 // before it returns. Two queues hold what the gateway itself sends to the peer
 // (send). Run adds a goroutine for the gateway's own stack and one for
 // upkeep.

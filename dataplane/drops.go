@@ -24,8 +24,8 @@ func egressKind(v Verdict) int  { return int(v - DropEncapsulation) }
 func ingressKind(v Verdict) int { return verdictKinds + egressKind(v) }
 
 // keepEgress keeps the headers of a datagram from a node that was dropped.
-func (f *Forwarder) keepEgress(s *snapshot, d datagram, v Verdict) {
-	out := dropped.Packet{Time: time.Now(), Direction: "egress", Reason: v.String(), Total: f.egressCount.verdicts[v].Load()}
+func (f *egressLoop) keepEgress(s *snapshot, d datagram, v Verdict) {
+	out := dropped.Packet{Time: time.Now(), Direction: "egress", Reason: v.String(), Total: f.egressTotal(v)}
 	var p capture.Packet
 	switch {
 	case !frame(s, d.bytes, d.from.Addr, &p):
@@ -43,6 +43,14 @@ func (f *Forwarder) keepEgress(s *snapshot, d datagram, v Verdict) {
 	}
 	out.Node, out.VNI = p.Node, p.VNI
 	f.dropped.Keep(egressKind(v), &out)
+}
+
+// egressTotal is how many packets to the peer had a verdict.
+func (f *Forwarder) egressTotal(v Verdict) (n uint64) {
+	for _, l := range f.loops {
+		n += l.count.verdicts[v].Load()
+	}
+	return n
 }
 
 // keepIngress keeps the headers of a packet from the peer that was dropped.

@@ -18,13 +18,17 @@ import (
 //	             clamp -> emit
 //	emit         copy, or cut a super-segment, or fragment, into the tunnel's buffers
 
-// ReadPackets implements tunnel.Overlay: it fills the tunnel's buffers with
+// ReadPackets implements tunnel.Overlay: that of the first loop.
+func (f *Forwarder) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error) {
+	return f.loops[0].ReadPackets(bufs, sizes, offset)
+}
+
+// ReadPackets implements tunnel.Reader: it fills the tunnel's buffers with
 // packets for the peer and blocks until there is one. The first own of them
 // were sent by the gateway itself.
-func (f *Forwarder) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error) {
+func (f *egressLoop) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error) {
 	out := tunnelBatch{bufs: bufs, sizes: sizes, offset: offset}
-	f.takeOwn(&out)
-	own = out.n
+	own = f.takeOwn(&out)
 	for {
 		f.egressBatch(&out)
 		if out.n > 0 {
@@ -33,13 +37,12 @@ func (f *Forwarder) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own 
 		if f.closed.Load() {
 			return 0, 0, os.ErrClosed
 		}
-		r := f.reader
+		r := &f.reader
 		r.next = 0
-		r.n, err = f.underlay.WaitMessages(r.bufs, r.messages)
+		r.n, err = f.socket.WaitMessages(r.bufs, r.messages)
 		switch {
 		case errors.Is(err, underlay.ErrWoken):
-			f.takeOwn(&out)
-			own = out.n
+			own = f.takeOwn(&out)
 		case err != nil:
 			return 0, 0, err
 		}
@@ -48,8 +51,8 @@ func (f *Forwarder) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own 
 
 // egressBatch works through the datagrams at hand until they or the tunnel's
 // buffers are used up.
-func (f *Forwarder) egressBatch(out *tunnelBatch) {
-	s, r, now := f.snap.Load(), f.reader, f.clock()
+func (f *egressLoop) egressBatch(out *tunnelBatch) {
+	s, r, now := f.snap.Load(), &f.reader, f.clock()
 	l, capturing := f.captureBatch()
 	before := out.n
 	for !out.full() {
@@ -65,7 +68,7 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 			l.arrived(s, d.bytes, d.from.Addr)
 		}
 		v := f.egress(s, d, out, now)
-		f.egressCount.verdicts[v].Add(1)
+		f.count.verdicts[v].Add(1)
 		if v.Dropped() && f.dropped.Wants(egressKind(v), now) {
 			f.keepEgress(s, d, v)
 		}
@@ -74,12 +77,12 @@ func (f *Forwarder) egressBatch(out *tunnelBatch) {
 		}
 	}
 	f.replies.flush()
-	f.egressCount.forwarded(out.n-before, out.sizes[before:out.n])
+	f.count.forwarded(out.n-before, out.sizes[before:out.n])
 }
 
 // egress carries one datagram from a node towards the peer. It allocates
 // nothing and logs nothing; every exit is a Verdict.
-func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64) Verdict {
+func (f *egressLoop) egress(s *snapshot, d datagram, out *tunnelBatch, now int64) Verdict {
 	h, payload, err := geneve.Decode(d.bytes)
 	if err != nil {
 		return DropEncapsulation
@@ -92,7 +95,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	if h.OAM { // RFC 8926 section 3.4: a control packet is not for forwarding
 		return DropControl
 	}
-	t.count(len(d.bytes))
+	t.count(f.index, len(d.bytes))
 	from := origin{underlay: src, local: f.reader.local(d.from.Local), encapsulation: h.Encapsulation}
 	ip, v := f.deframe(s, t, &from, payload, now)
 	if v != Forwarded {
@@ -115,7 +118,7 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	if v != Forwarded {
 		return v
 	}
-	t.learn(from, now)
+	t.learn(f.index, from, now)
 	if s.isOwn(p.Dst()) {
 		return f.deliver(&p)
 	}
@@ -140,14 +143,14 @@ func (f *Forwarder) egress(s *snapshot, d datagram, out *tunnelBatch, now int64)
 	}
 
 	if !leaves.super && p.CompleteChecksum() {
-		f.egressCount.repaired.Add(1)
+		f.count.repaired.Add(1)
 	}
 	p.DecrementHopLimit()
 	if v := f.egressSource(s, t, &p, sender, remote, now); v != Forwarded {
 		return v
 	}
 	if unrouted {
-		f.egressCount.fallback.Add(1)
+		f.count.fallback.Add(1)
 	}
 	s.table.Egress(&p)
 	nat.ClampMSS(&p, clamp)
@@ -197,8 +200,8 @@ func isSuperSegment(p *packet.Packet, mtu int) bool {
 }
 
 // emit hands a translated packet to the tunnel, in pieces if it must be.
-func (f *Forwarder) emit(p *packet.Packet, as shape, out *tunnelBatch) Verdict {
-	r := f.reader
+func (f *egressLoop) emit(p *packet.Packet, as shape, out *tunnelBatch) Verdict {
+	r := &f.reader
 	var ok bool
 	switch {
 	case as.super:
@@ -211,7 +214,7 @@ func (f *Forwarder) emit(p *packet.Packet, as shape, out *tunnelBatch) Verdict {
 			return DropMalformed
 		}
 		r.cutting = cutSegments
-		f.egressCount.segmented.Add(1)
+		f.count.segmented.Add(1)
 	case len(p.Bytes) <= as.mtu:
 		out.add(copy(out.slot(), p.Bytes))
 		return Forwarded
@@ -220,7 +223,7 @@ func (f *Forwarder) emit(p *packet.Packet, as shape, out *tunnelBatch) Verdict {
 			return DropMalformed
 		}
 		r.cutting = cutFragments
-		f.egressCount.fragmented.Add(1)
+		f.count.fragmented.Add(1)
 	}
 	r.resume(out)
 	return Forwarded

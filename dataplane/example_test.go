@@ -19,7 +19,7 @@ func ExampleForwarder() {
 	socket := network.Listen(netip.MustParseAddrPort("172.30.0.2:6091"))
 
 	f, err := dataplane.New(dataplane.Options{
-		Underlay: socket,
+		Underlays: []dataplane.Underlay{socket},
 		Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
 			return network.Listen(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)), nil
 		}},

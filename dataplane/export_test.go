@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-net/sluice/tunnel"
 )
 
 // MaxPathMTUs bounds what PathMTUs returns.
@@ -42,11 +44,33 @@ func (f *Forwarder) HurryClock() {
 	f.clock = func() int64 { return now.Add(int64(time.Second)) }
 }
 
+// Readers are the loops of egress.
+func (f *Forwarder) Readers() (out []tunnel.Reader) {
+	for _, l := range f.loops {
+		out = append(out, l)
+	}
+	return out
+}
+
+// LoopPackets is how many packets each loop has carried.
+func (f *Forwarder) LoopPackets() (out []uint64) {
+	for _, l := range f.loops {
+		out = append(out, l.count.packets.Load())
+	}
+	return out
+}
+
 // Counts are the sums of what Status tells of a direction, in far less time.
 type Counts struct{ Verdicts, Packets, Bytes uint64 }
 
 // EgressCounts are those of packets to the peer.
-func (f *Forwarder) EgressCounts() Counts { return f.egressCount.sums() }
+func (f *Forwarder) EgressCounts() (s Counts) {
+	for _, l := range f.loops {
+		n := l.count.sums()
+		s.Verdicts, s.Packets, s.Bytes = s.Verdicts+n.Verdicts, s.Packets+n.Packets, s.Bytes+n.Bytes
+	}
+	return s
+}
 
 // IngressCounts are those of packets from the peer.
 func (f *Forwarder) IngressCounts() Counts { return f.ingressCount.sums() }

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -35,9 +36,11 @@ type Underlay interface {
 
 // Options are what a Forwarder is built from and cannot change later.
 type Options struct {
-	// Underlay is the socket towards the nodes. The Forwarder closes it at the
-	// end of Run.
-	Underlay Underlay
+	// Underlays are the sockets towards the nodes, all of one address: see
+	// underlay.ListenShared. Each is read by a goroutine of its own, which carries what it
+	// reads to the peer; the first one also sends what is for the nodes. There is one at
+	// least. The Forwarder closes them at the end of Run.
+	Underlays []Underlay
 	// NodePort is the UDP port that nodes receive on. Zero: geneve.DefaultPort.
 	NodePort uint16
 	// Tunnel opens the sockets towards the peer.
@@ -52,7 +55,8 @@ type Options struct {
 // and the WireGuard tunnel to the peer, joined. Build it with New, give it its
 // first configuration with Apply, then let it Run; Apply is safe at any time.
 type Forwarder struct {
-	underlay Underlay
+	underlay Underlay      // of loops[0]
+	loops    []*egressLoop // one for each of Options.Underlays
 	nodePort uint16
 	tunnel   *tunnel.Tunnel
 	stack    *netstack.Stack
@@ -72,19 +76,18 @@ type Forwarder struct {
 	// sent to by Apply, received by upkeep, never closed.
 	applied chan struct{}
 
-	// Owned by the goroutine in ReadPackets.
-	reader       *nodeReader
-	replies      *nodeWriter
-	egressErrors *errorBudget
+	egressErrors, ingressErrors *errorBudget
+
 	// Owned by the goroutine in WritePackets.
-	toNodes       *nodeWriter
-	ingressErrors *errorBudget
+	toNodes *nodeWriter
 	// Owned by the stack's goroutine.
 	fromOwn *nodeWriter
 	// Owned by the goroutine in Run.
 	probes *nodeWriter
 
-	egressCount, ingressCount counters
+	_            [64]byte // ingress writes this for each packet; the rest is read by all
+	ingressCount counters
+	_            [64]byte
 
 	captures capture.Set
 	dropped  *dropped.Sample
@@ -134,12 +137,15 @@ func New(o Options) (*Forwarder, error) {
 	if o.MaxFlows == 0 {
 		o.MaxFlows = DefaultMaxFlows
 	}
+	if len(o.Underlays) == 0 {
+		return nil, errors.New("dataplane: Underlays must be set")
+	}
 	stack, err := netstack.New(netstack.Config{MTU: DefaultMTU, QueueBytes: ownStackBytes, TCPBuffer: ownTCPBuffer, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("build stack: %w", err)
 	}
 	f := &Forwarder{
-		underlay: o.Underlay,
+		underlay: o.Underlays[0],
 		nodePort: o.NodePort,
 		stack:    stack,
 		log:      o.Logger,
@@ -149,7 +155,6 @@ func New(o Options) (*Forwarder, error) {
 		own:      make(chan []byte, ownQueueLen),
 		errors:   make(chan []byte, ownQueueLen),
 		applied:  make(chan struct{}, 1),
-		reader:   newNodeReader(),
 		states:   make(map[string]*nodeState),
 		dropped:  newDropSample(),
 
@@ -157,10 +162,15 @@ func New(o Options) (*Forwarder, error) {
 	}
 	f.clock = func() int64 { return int64(time.Since(f.start)) }
 	f.toNodes = newNodeWriter(f, f.underlay.WriteBatch)
-	for _, w := range []**nodeWriter{&f.replies, &f.fromOwn, &f.probes} {
-		// What ingress has to wait for must not hold up egress. All of this is asked for,
-		// or sent, again.
-		*w = newNodeWriter(f, f.underlay.TryWriteBatch)
+	// What ingress has to wait for must not hold up egress. All of this is asked for, or sent,
+	// again.
+	f.fromOwn, f.probes = newNodeWriter(f, f.underlay.TryWriteBatch), newNodeWriter(f, f.underlay.TryWriteBatch)
+	for i, u := range o.Underlays {
+		l := newEgressLoop(f, i, u)
+		f.loops = append(f.loops, l)
+		if i > 0 {
+			o.Tunnel.Readers = append(o.Tunnel.Readers, l)
+		}
 	}
 	f.pathMTUs.sent.seed = maphash.MakeSeed()
 	f.snap.Store(&snapshot{})
@@ -183,7 +193,7 @@ func (f *Forwarder) Apply(cfg Config) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.forgetStates() // also those that a refused configuration would need
-	s, err := newSnapshot(cfg, f.nodePort, f.states, f.snap.Load().filter)
+	s, err := newSnapshot(cfg, f.nodePort, len(f.loops), f.states, f.snap.Load().filter)
 	if err != nil {
 		return err
 	}
@@ -277,17 +287,22 @@ func (f *Forwarder) Run(parent context.Context) error {
 	f.CloseRead()
 	wg.Wait()
 	f.stack.Close()
-	closeErr := f.underlay.Close()
+	var closeErr error
+	for _, l := range f.loops {
+		closeErr = errors.Join(closeErr, l.socket.Close())
+	}
 	if parent.Err() == nil {
 		return context.Cause(ctx)
 	}
 	return closeErr
 }
 
-// CloseRead makes ReadPackets return os.ErrClosed, now and from now on.
+// CloseRead makes ReadPackets return os.ErrClosed, now and from now on, for every loop.
 func (f *Forwarder) CloseRead() {
 	f.closed.Store(true)
-	f.underlay.Wake()
+	for _, l := range f.loops {
+		l.socket.Wake()
+	}
 }
 
 // upkeepInterval is how often expired flows are swept and nodes are probed.
@@ -367,27 +382,43 @@ func (f *Forwarder) Status() Status {
 		Remote: s.cfg.Remote, LocalPods: s.cfg.LocalPods, External: s.cfg.LocalExternal,
 		Addresses: s.cfg.Addresses, Routes: s.cfg.Routes, Sources: s.cfg.Sources, Filter: s.filter.Status(),
 		Flows: f.flows.status(), PodFlows: f.podFlows.status(),
-		Egress: f.egressCount.status(), Ingress: f.ingressCount.status(),
-		Sockets:  map[string]SocketStatus{"geneve": {f.underlay.LocalAddr(), f.underlay.Stats()}},
+		Ingress:  newDirectionStatus(),
+		Sockets:  map[string]SocketStatus{"geneve": f.socketStatus()},
 		Captures: f.captures.Status(),
 	}
+	st.Egress = newDirectionStatus()
+	for _, l := range f.loops {
+		l.count.addTo(&st.Egress)
+	}
+	f.ingressCount.addTo(&st.Ingress)
 	for _, t := range s.nodes {
 		st.Nodes = append(st.Nodes, t.status(f.start))
 	}
 	return st
 }
 
-func (c *counters) status() DirectionStatus {
-	d := DirectionStatus{
-		Packets: c.packets.Load(), Bytes: c.bytes.Load(),
-		Verdicts: make(map[string]uint64),
-		Repaired: c.repaired.Load(), Segmented: c.segmented.Load(),
-		Fragmented: c.fragmented.Load(), Fallback: c.fallback.Load(),
+// socketStatus describes the sockets towards the nodes as one.
+func (f *Forwarder) socketStatus() SocketStatus {
+	stats := f.underlay.Stats()
+	for _, l := range f.loops[1:] {
+		stats = stats.Plus(l.socket.Stats())
 	}
+	return SocketStatus{f.underlay.LocalAddr(), len(f.loops), stats}
+}
+
+func newDirectionStatus() DirectionStatus { return DirectionStatus{Verdicts: make(map[string]uint64)} }
+
+// addTo adds the counters to those in d.
+func (c *counters) addTo(d *DirectionStatus) {
+	d.Packets += c.packets.Load()
+	d.Bytes += c.bytes.Load()
+	d.Repaired += c.repaired.Load()
+	d.Segmented += c.segmented.Load()
+	d.Fragmented += c.fragmented.Load()
+	d.Fallback += c.fallback.Load()
 	for v := range c.verdicts {
 		if n := c.verdicts[v].Load(); n > 0 {
-			d.Verdicts[Verdict(v).String()] = n
+			d.Verdicts[Verdict(v).String()] += n
 		}
 	}
-	return d
 }

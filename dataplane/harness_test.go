@@ -144,7 +144,7 @@ func newForwarder(t *testing.T, network *dataplanetest.Network, addr netip.AddrP
 func newForwarderOn(t *testing.T, network *dataplanetest.Network, u dataplane.Underlay) *dataplane.Forwarder {
 	t.Helper()
 	f, err := dataplane.New(dataplane.Options{
-		Underlay: u,
+		Underlays: []dataplane.Underlay{u},
 		Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
 			return network.Listen(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)), nil
 		}},

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"hash/maphash"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/nat/packet"
@@ -21,7 +22,7 @@ const (
 const maxErrorLen = MinMTUIPv6
 
 // refuse answers a packet from a node by an ICMP error, if the rate allows.
-func (f *Forwarder) refuse(s *snapshot, t *nodeTunnel, p *packet.Packet, why refusal) {
+func (f *egressLoop) refuse(s *snapshot, t *nodeTunnel, p *packet.Packet, why refusal) {
 	src := s.icmpSource(p.Version == 6, false)
 	if !src.IsValid() || !f.egressErrors.allow(p.Src(), why.kind(), f.clock()) {
 		return
@@ -87,9 +88,12 @@ func (r refusal) kind() errorKind {
 	return aboutAnythingElse
 }
 
-// errorBudget limits the ICMP errors of one direction. It belongs to one goroutine.
+// errorBudget limits the ICMP errors of one direction. It is one for all loops: whoever
+// spreads his packets over them gets no more. It is safe for concurrent use.
 type errorBudget struct {
-	seed    maphash.Seed
+	seed maphash.Seed
+
+	mu      sync.Mutex
 	all     [errorKinds]bucket
 	sources [errorSlots][errorKinds]bucket
 }
@@ -100,6 +104,8 @@ func newErrorBudget() *errorBudget { return &errorBudget{seed: maphash.MakeSeed(
 func (e *errorBudget) allow(src netip.Addr, k errorKind, now int64) bool {
 	a := src.As16()
 	source := &e.sources[maphash.Bytes(e.seed, a[:])%errorSlots][k]
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	// What one source has too much of is not taken from the others.
 	if !source.has(sourceErrors, now) || !e.all[k].has(allErrors, now) {
 		return false

@@ -37,26 +37,53 @@ type nodeState struct {
 	remote atomic.Pointer[netip.AddrPort]
 	// local is our address that the node sent to: what answers come from. Nil: the
 	// routes say.
-	local    atomic.Pointer[netip.Addr]
-	lastSeen atomic.Int64 // on the forwarder's clock; zero: never
+	local atomic.Pointer[netip.Addr]
 
 	backoff neighbor.Backoff // of a silent node; owned by upkeep
 
-	rxPackets, rxBytes, txPackets, txBytes atomic.Uint64
+	// received is what each egress loop has received.
+	received []received
+
+	_                  [64]byte // ingress writes the rest for each packet
+	txPackets, txBytes atomic.Uint64
+}
+
+// received is written by one egress loop for each packet, and fills a cache line, which no
+// other loop writes.
+type received struct {
+	packets, bytes atomic.Uint64
+	last           atomic.Int64 // when it was accepted, on the forwarder's clock; zero: never
+	_              [64 - 3*8]byte
+}
+
+func newNodeState(loops int) *nodeState {
+	st := &nodeState{received: make([]received, loops)}
+	st.encapsulation.Store(uint32(geneve.Geneve))
+	return st
 }
 
 // count notes a datagram that belongs to the tunnel.
-func (t *nodeTunnel) count(bytes int) {
-	t.state.rxPackets.Add(1)
-	t.state.rxBytes.Add(uint64(bytes))
+func (t *nodeTunnel) count(loop, bytes int) {
+	r := &t.state.received[loop]
+	r.packets.Add(1)
+	r.bytes.Add(uint64(bytes))
+}
+
+// lastSeen is when something of the node was last accepted, on the forwarder's clock; zero:
+// never.
+func (t *nodeTunnel) lastSeen() (last int64) {
+	for i := range t.state.received {
+		last = max(last, t.state.received[i].last.Load())
+	}
+	return last
 }
 
 // learn notes how the node is reached: where from, in what encapsulation and
 // with what link-layer address (none in GeneveIP) it sent something that was
 // accepted. What is dropped teaches nothing, or anybody who can forge a
 // datagram could cut the node off. Stores are made only on change: the cache
-// lines are shared with the other direction.
-func (t *nodeTunnel) learn(from origin, now int64) {
+// lines are shared with the other direction and the other loops.
+func (t *nodeTunnel) learn(loop int, from origin, now int64) {
 	st := t.state
 	if uint32(from.encapsulation) != st.encapsulation.Load() {
 		st.encapsulation.Store(uint32(from.encapsulation))
@@ -68,13 +95,14 @@ func (t *nodeTunnel) learn(from origin, now int64) {
 			}
 		}
 	}
-	if from.local != nil && from.local != st.local.Load() {
+	// Each loop has a copy of the address.
+	if l := st.local.Load(); from.local != nil && from.local != l && (l == nil || *from.local != *l) {
 		st.local.Store(from.local)
 	}
 	if m := macBits(from.mac); m != 0 && m != st.mac.Load() {
 		st.mac.Store(m)
 	}
-	st.lastSeen.Store(now)
+	st.received[loop].last.Store(now)
 }
 
 // origin is how a datagram came.
@@ -135,13 +163,16 @@ func (t *nodeTunnel) status(start time.Time) NodeStatus {
 	n := NodeStatus{
 		Name: t.name, VNI: t.vni, Underlay: t.remote().Addr(), Internal: t.internal,
 		Encapsulation: t.encapsulation(),
-		RxPackets:     st.rxPackets.Load(), RxBytes: st.rxBytes.Load(),
-		TxPackets: st.txPackets.Load(), TxBytes: st.txBytes.Load(),
+		TxPackets:     st.txPackets.Load(), TxBytes: st.txBytes.Load(),
+	}
+	for i := range st.received {
+		n.RxPackets += st.received[i].packets.Load()
+		n.RxBytes += st.received[i].bytes.Load()
 	}
 	if m := st.mac.Load(); m != 0 {
 		n.MAC = macOf(m).String()
 	}
-	if ns := st.lastSeen.Load(); ns != 0 {
+	if ns := t.lastSeen(); ns != 0 {
 		n.LastSeen = start.Add(time.Duration(ns))
 	}
 	return n

@@ -44,19 +44,23 @@ func (f *Forwarder) fromStack(b []byte) {
 //
 // f.own is sent to by the stack's goroutine and f.errors by the tunnel's receiver: the
 // peer decides how many errors there are, and must not keep the pings from going out.
-// Both are received by the tunnel's reader and never closed; when one is full the
+// Both are received by the first loop and never closed; when one is full the
 // packet is dropped, as every sender of such packets expects and repeats.
 func (f *Forwarder) send(queue chan<- []byte, b []byte) {
 	select {
 	case queue <- b:
-		// The reader sleeps in the socket, not on the queue.
+		// The loop sleeps in the socket, not on the queue.
 		f.underlay.Wake()
 	default:
 	}
 }
 
-// takeOwn moves what is queued into the tunnel's batch.
-func (f *Forwarder) takeOwn(out *tunnelBatch) {
+// takeOwn moves what is queued into the batch of the first loop, and returns how many packets
+// of the gateway itself that has.
+func (f *egressLoop) takeOwn(out *tunnelBatch) int {
+	if f.index > 0 {
+		return 0
+	}
 	for _, queue := range []<-chan []byte{f.own, f.errors} {
 		for !out.full() {
 			select {
@@ -68,4 +72,5 @@ func (f *Forwarder) takeOwn(out *tunnelBatch) {
 			break
 		}
 	}
+	return out.n
 }

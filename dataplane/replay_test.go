@@ -73,10 +73,11 @@ func (r *replayUnderlay) LocalAddr() netip.AddrPort { return gatewayAddr }
 func (r *replayUnderlay) Stats() underlay.Stats     { return underlay.Stats{} }
 func (r *replayUnderlay) Close() error              { return nil }
 
-// replay is a Forwarder on a replayUnderlay.
+// replay is a Forwarder on a replayUnderlay, or several.
 type replay struct {
 	testing.TB
 	*replayUnderlay
+	all       []*replayUnderlay // that one and the others
 	forwarder *dataplane.Forwarder
 	bufs      [][]byte
 	sizes     []int
@@ -84,16 +85,19 @@ type replay struct {
 }
 
 func newReplay(tb testing.TB, change func(*dataplane.Config)) *replay {
-	r := &replay{
-		TB:             tb,
-		replayUnderlay: &replayUnderlay{src: nodeAddrs[0], wake: make(chan struct{}, 1)},
-		nodeMAC:        neighbor.MAC{2, 0, 0, 0, 0, 1},
-		bufs:           make([][]byte, tunnel.BatchSize),
-		sizes:          make([]int, tunnel.BatchSize),
+	return newReplays(tb, 1, change)
+}
+
+// newReplays is newReplay with several sockets.
+func newReplays(tb testing.TB, sockets int, change func(*dataplane.Config)) *replay {
+	r := &replay{TB: tb, nodeMAC: neighbor.MAC{2, 0, 0, 0, 0, 1}}
+	r.bufs, r.sizes = newTunnelBatch()
+	var underlays []dataplane.Underlay
+	for range sockets {
+		u := &replayUnderlay{src: nodeAddrs[0], wake: make(chan struct{}, 1)}
+		r.all, underlays = append(r.all, u), append(underlays, u)
 	}
-	for i := range r.bufs {
-		r.bufs[i] = make([]byte, 2048)
-	}
+	r.replayUnderlay = r.all[0]
 	cfg := harnessConfig()
 	if change != nil {
 		change(&cfg)
@@ -101,7 +105,7 @@ func newReplay(tb testing.TB, change func(*dataplane.Config)) *replay {
 	network := dataplanetest.NewNetwork()
 	var err error
 	r.forwarder, err = dataplane.New(dataplane.Options{
-		Underlay: r.replayUnderlay,
+		Underlays: underlays,
 		Tunnel: tunnel.Options{Listen: func(port uint16) (tunnel.Socket, error) {
 			return network.Listen(netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)), nil
 		}},
@@ -119,8 +123,18 @@ func newReplay(tb testing.TB, change func(*dataplane.Config)) *replay {
 	return r
 }
 
+// newTunnelBatch returns the buffers of one loop of the tunnel.
+func newTunnelBatch() (bufs [][]byte, sizes []int) {
+	for range tunnel.BatchSize {
+		bufs = append(bufs, make([]byte, 2048))
+	}
+	return bufs, make([]int, tunnel.BatchSize)
+}
+
 func (r *replay) close() {
-	r.datagrams = nil
+	for _, u := range r.all {
+		u.datagrams = nil
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := r.forwarder.Run(ctx); err != nil {
@@ -141,9 +155,11 @@ func (r *replay) encapsulated(ip []byte) []byte {
 
 // load makes these packets what every read returns.
 func (r *replay) load(ips ...[]byte) {
-	r.datagrams = r.datagrams[:0]
-	for _, ip := range ips {
-		r.datagrams = append(r.datagrams, r.encapsulated(ip))
+	for _, u := range r.all {
+		u.datagrams = u.datagrams[:0]
+		for _, ip := range ips {
+			u.datagrams = append(u.datagrams, r.encapsulated(ip))
+		}
 	}
 }
 

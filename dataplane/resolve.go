@@ -9,7 +9,7 @@ import (
 // deframe takes the payload of a node's datagram out of its Ethernet frame and
 // notes the frame's source in from. It returns Forwarded with the IP packet, or
 // the verdict on a frame that ends here.
-func (f *Forwarder) deframe(s *snapshot, t *nodeTunnel, from *origin, payload []byte, now int64) ([]byte, Verdict) {
+func (f *egressLoop) deframe(s *snapshot, t *nodeTunnel, from *origin, payload []byte, now int64) ([]byte, Verdict) {
 	if from.encapsulation == geneve.GeneveIP {
 		return payload, Forwarded
 	}
@@ -35,7 +35,7 @@ func (f *Forwarder) deframe(s *snapshot, t *nodeTunnel, from *origin, payload []
 }
 
 // arp answers the node's requests (RFC 826) and learns from its answers.
-func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, from origin, frame neighbor.Frame, now int64) Verdict {
+func (f *egressLoop) arp(s *snapshot, t *nodeTunnel, from origin, frame neighbor.Frame, now int64) Verdict {
 	a, ok := neighbor.DecodeARP(frame.Payload)
 	if !ok || a.SenderMAC != frame.Src || a.SenderMAC.IsMulticast() || a.SenderMAC == t.mac {
 		return DropFrame
@@ -47,7 +47,7 @@ func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, from origin, frame neighbor.
 	if request && !s.answersFor(a.TargetIP) || !request && !t.isInternal(a.SenderIP) {
 		return DropFrame
 	}
-	t.learn(from, now)
+	t.learn(f.index, from, now)
 	if !request {
 		return Answered
 	}
@@ -58,7 +58,7 @@ func (f *Forwarder) arp(s *snapshot, t *nodeTunnel, from origin, frame neighbor.
 
 // discover answers neighbor solicitations (RFC 4861 section 7.2). It reports
 // false for a packet that is not neighbor discovery.
-func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, from origin, p *packet.Packet, now int64) (Verdict, bool) {
+func (f *egressLoop) discover(s *snapshot, t *nodeTunnel, from origin, p *packet.Packet, now int64) (Verdict, bool) {
 	if p.Proto != packet.ProtoICMPv6 || p.Fragment != packet.Whole {
 		return Forwarded, false
 	}
@@ -66,7 +66,7 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, from origin, p *packet.
 		if !s.answersFor(ns.Target) {
 			return DropFrame, true
 		}
-		t.learn(from, now)
+		t.learn(f.index, from, now)
 		dst, na := ns.Answer(t.mac, from.mac)
 		b := f.replies.frame(t, t.encapsulation(), dst, neighbor.EtherTypeIPv6, neighbor.AdvertisementLen)
 		neighbor.AppendAdvertisement(b[:0], na)
@@ -76,7 +76,7 @@ func (f *Forwarder) discover(s *snapshot, t *nodeTunnel, from origin, p *packet.
 		if !t.isInternal(na.Target) {
 			return DropFrame, true
 		}
-		t.learn(from, now)
+		t.learn(f.index, from, now)
 		return Answered, true
 	}
 	return Forwarded, false
@@ -91,7 +91,7 @@ var withEthernet = []geneve.Encapsulation{geneve.Geneve, geneve.VXLAN}
 // upkeep calls it.
 func (t *nodeTunnel) probes(now int64) []geneve.Encapsulation {
 	st := t.state
-	seen, e := st.lastSeen.Load(), t.encapsulation()
+	seen, e := t.lastSeen(), t.encapsulation()
 	silent := seen == 0 || now-seen >= int64(neighbor.StaleAfter)
 	if !silent && t.resolved() {
 		st.backoff = neighbor.Backoff{}

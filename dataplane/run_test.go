@@ -181,7 +181,7 @@ func TestCloseReadEndsABlockedRead(t *testing.T) {
 
 func TestNewFailsWithoutASocketForTheTunnel(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	if _, err := dataplane.New(dataplane.Options{Underlay: dataplanetest.NewNetwork().Listen(gatewayAddr), Tunnel: tunnel.Options{}}); err == nil {
+	if _, err := dataplane.New(dataplane.Options{Underlays: []dataplane.Underlay{dataplanetest.NewNetwork().Listen(gatewayAddr)}, Tunnel: tunnel.Options{}}); err == nil {
 		t.Error("built without tunnel.Options.Listen")
 	}
 }

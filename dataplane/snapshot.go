@@ -54,10 +54,10 @@ func family(v6 bool) int {
 	return 0
 }
 
-// newSnapshot builds the snapshot of a validated configuration. states holds
-// what is known about the nodes of the snapshot before, by node and VNI; counting
-// is that snapshot's filter, whose counters go on.
-func newSnapshot(cfg Config, port uint16, states map[string]*nodeState, counting *filter.Filter) (*snapshot, error) {
+// newSnapshot builds the snapshot of a validated configuration, for so many egress
+// loops. states holds what is known about the nodes of the snapshot before, by node and
+// VNI; counting is that snapshot's filter, whose counters go on.
+func newSnapshot(cfg Config, port uint16, loops int, states map[string]*nodeState, counting *filter.Filter) (*snapshot, error) {
 	s := &snapshot{
 		cfg:       cfg,
 		tunnels:   make(map[tunnelKey]*nodeTunnel, len(cfg.Nodes)),
@@ -66,7 +66,7 @@ func newSnapshot(cfg Config, port uint16, states map[string]*nodeState, counting
 		routes:    new(bart.Table[*nodeTunnel]),
 	}
 	for _, n := range cfg.Nodes {
-		s.addNode(n, port, states)
+		s.addNode(n, port, loops, states)
 	}
 	slices.SortFunc(s.nodes, func(a, b *nodeTunnel) int { return strings.Compare(a.name, b.name) })
 	for _, r := range cfg.Routes {
@@ -103,7 +103,7 @@ func newSnapshot(cfg Config, port uint16, states map[string]*nodeState, counting
 	return s, nil
 }
 
-func (s *snapshot) addNode(n Node, port uint16, states map[string]*nodeState) {
+func (s *snapshot) addNode(n Node, port uint16, loops int, states map[string]*nodeState) {
 	t := &nodeTunnel{
 		name: n.Name, vni: n.VNI, internal: n.Internal,
 		// Hashed, not drawn: the nodes' ARP caches stay right over a restart
@@ -120,8 +120,7 @@ func (s *snapshot) addNode(n Node, port uint16, states map[string]*nodeState) {
 	}
 	id := fmt.Sprintf("%s/%d", n.Name, n.VNI)
 	if states[id] == nil {
-		states[id] = &nodeState{}
-		states[id].encapsulation.Store(uint32(geneve.Geneve))
+		states[id] = newNodeState(loops)
 	}
 	t.state = states[id]
 	s.nodes = append(s.nodes, t)

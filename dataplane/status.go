@@ -44,9 +44,11 @@ type Status struct {
 	Captures capture.Status `json:"captures"`
 }
 
-// SocketStatus are the address, the counters and the offloads of one UDP socket.
+// SocketStatus are the address, the counters and the offloads of a UDP socket, or of several of
+// one address: sums then.
 type SocketStatus struct {
 	LocalAddr netip.AddrPort `json:"localAddress"`
+	Sockets   int            `json:"sockets"` // how many
 	underlay.Stats
 }
 

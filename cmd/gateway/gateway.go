@@ -155,10 +155,10 @@ func (g *gateway) openDataPlane() error {
 		return daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, o.genevePort), "the node tunnels", "--geneve-port or --bind-address", err)
 	}
 	g.forwarder, err = dataplane.New(dataplane.Options{
-		Underlay: geneve,
-		NodePort: o.genevePort,
-		Tunnel:   tunnel.Options{Listen: g.listenTunnel, Logger: g.log},
-		Logger:   g.log,
+		Underlays: []dataplane.Underlay{geneve},
+		NodePort:  o.genevePort,
+		Tunnel:    tunnel.Options{Listen: g.listenTunnel, Logger: g.log},
+		Logger:    g.log,
 	})
 	if err != nil {
 		return errors.Join(err, geneve.Close())
@@ -310,7 +310,7 @@ func (g *gateway) handOver(ctx context.Context) {
 func (g *gateway) report() report {
 	s := g.forwarder.Status()
 	if c := g.toPeer.Load(); c != nil {
-		s.Sockets["wireguard"] = dataplane.SocketStatus{LocalAddr: c.LocalAddr(), Stats: c.Stats()}
+		s.Sockets["wireguard"] = dataplane.SocketStatus{LocalAddr: c.LocalAddr(), Sockets: 1, Stats: c.Stats()}
 	}
 	r := report{
 		Version: daemon.Version(version), Time: time.Now(), Started: g.started, Manifests: g.options.manifests,

@@ -64,8 +64,8 @@ func busyReport() report {
 			Egress:    dataplane.DirectionStatus{Packets: 90, Bytes: 100000, Repaired: 5, Segmented: 2, Verdicts: map[string]uint64{"Forwarded": 90, "DropNoMapping": 4, "DropSpoofedSource": 1}},
 			Ingress:   dataplane.DirectionStatus{Packets: 50, Bytes: 2500, Fragmented: 1, Fallback: 6, Verdicts: map[string]uint64{"Forwarded": 50, "DropNoNode": 2}},
 			Sockets: map[string]dataplane.SocketStatus{
-				"geneve":    {LocalAddr: netip.MustParseAddrPort("[::]:6091"), Stats: underlay.Stats{Reads: 10, ReadDatagrams: 100, Writes: 5, WriteDatagrams: 50, GSO: true, ReadBuffer: 4 << 20}},
-				"wireguard": {LocalAddr: netip.MustParseAddrPort("[::]:51840"), Stats: underlay.Stats{Overruns: 3, WriteErrors: 1, GRO: true, ReadBuffer: 212992}},
+				"geneve":    {LocalAddr: netip.MustParseAddrPort("[::]:6091"), Sockets: 3, Stats: underlay.Stats{Reads: 10, ReadDatagrams: 100, Writes: 5, WriteDatagrams: 50, GSO: true, ReadBuffer: 4 << 20}},
+				"wireguard": {LocalAddr: netip.MustParseAddrPort("[::]:51840"), Sockets: 1, Stats: underlay.Stats{Overruns: 3, WriteErrors: 1, GRO: true, ReadBuffer: 212992}},
 			},
 		},
 		Memory: daemon.Memory{Heap: 20 << 20, Resident: 30 << 20, Limit: 100 << 20, Goroutines: 36},

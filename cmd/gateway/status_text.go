@@ -286,6 +286,9 @@ func (w statusWriter) sockets(sockets map[string]dataplane.SocketStatus) {
 	w.Title("SOCKET", "ADDRESS", "GRO", "GSO", "RECEIVED", "PER CALL", "SENT", "PER CALL", "ERRORS", "OVERRUNS", "BUFFER")
 	for _, name := range slices.Sorted(maps.Keys(sockets)) {
 		s := sockets[name]
+		if s.Sockets > 1 {
+			name = fmt.Sprintf("%s (%d)", name, s.Sockets)
+		}
 		w.Row(name, addrPort(s.LocalAddr), daemon.OnOff(s.GRO), daemon.OnOff(s.GSO),
 			s.ReadDatagrams, daemon.Ratio(s.ReadDatagrams, s.Reads), s.WriteDatagrams, daemon.Ratio(s.WriteDatagrams, s.Writes),
 			s.WriteErrors, s.Overruns, daemon.Size(uint64(s.ReadBuffer)))

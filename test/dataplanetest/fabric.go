@@ -38,7 +38,9 @@ type Options struct {
 	NodesA, NodesB []geneve.Encapsulation
 	MTU            int
 	SuperSegments  bool // see NodeConfig
-	Logger         *slog.Logger
+	// Sockets is how many sockets each gateway has towards its nodes. Zero is one.
+	Sockets int
+	Logger  *slog.Logger
 }
 
 // Fabric is two clusters with overlapping CIDRs, joined by two gateways, all in
@@ -72,6 +74,7 @@ func NewFabric(o Options) (*Fabric, error) {
 	if o.MTU == 0 {
 		o.MTU = dataplane.DefaultMTU
 	}
+	o.Sockets = max(1, o.Sockets)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -130,8 +133,8 @@ func (f *Fabric) newCluster(index int, o Options, speaks []geneve.Encapsulation,
 	}
 	var err error
 	c.Gateway, err = dataplane.New(dataplane.Options{
-		Underlay: f.Network.Listen(c.GatewayAddr),
-		Logger:   o.Logger,
+		Underlays: Underlays(f.Network.ListenShared(c.GatewayAddr, o.Sockets)),
+		Logger:    o.Logger,
 		Tunnel: tunnel.Options{
 			Logger: o.Logger,
 			Listen: func(port uint16) (tunnel.Socket, error) {
@@ -143,6 +146,14 @@ func (f *Fabric) newCluster(index int, o Options, speaks []geneve.Encapsulation,
 		return nil, err
 	}
 	return c, c.Gateway.Apply(c.Config)
+}
+
+// Underlays are sockets as dataplane.Options wants them.
+func Underlays(sockets []*Socket) (out []dataplane.Underlay) {
+	for _, s := range sockets {
+		out = append(out, s)
+	}
+	return out
 }
 
 // clusterConfig is what a controller would make of the objects of one side.

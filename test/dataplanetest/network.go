@@ -51,9 +51,26 @@ func (n *Network) Listen(addr netip.AddrPort) *Socket {
 			addr = a
 		}
 	}
-	s := &Socket{network: n, addr: addr, queue: make(chan datagram, socketQueue), woken: make(chan struct{}, 1), closed: make(chan struct{})}
+	s := n.newSocket(addr)
 	n.sockets[addr] = s
 	return s
+}
+
+// ListenShared opens several sockets on one address, as underlay.ListenShared does: what
+// comes from one port of one host comes to one of them.
+func (n *Network) ListenShared(addr netip.AddrPort, sockets int) []*Socket {
+	first := n.Listen(addr)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	first.group = []*Socket{first}
+	for len(first.group) < sockets {
+		first.group = append(first.group, n.newSocket(first.addr))
+	}
+	return first.group
+}
+
+func (n *Network) newSocket(addr netip.AddrPort) *Socket {
+	return &Socket{network: n, addr: addr, queue: make(chan datagram, socketQueue), woken: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 // Alias gives a socket's host another address.
@@ -77,6 +94,7 @@ type Socket struct {
 	woken   chan struct{}
 	closed  chan struct{}
 	once    sync.Once
+	group   []*Socket // of the first of several on one address: all of them
 
 	reads, readDatagrams, writes, writeDatagrams, overruns atomic.Uint64
 }
@@ -200,6 +218,10 @@ func (s *Socket) TryWriteBatch(ds []underlay.Datagram) (int, error) { return s.W
 func (n *Network) deliver(origin underlay.Origin, dst netip.AddrPort, data []byte) {
 	n.mu.RLock()
 	s := n.sockets[dst]
+	if s != nil && len(s.group) > 1 {
+		host := origin.Addr.Addr().As16()
+		s = s.group[(int(host[15])+int(origin.Addr.Port()))%len(s.group)]
+	}
 	n.mu.RUnlock()
 	if s == nil {
 		return
