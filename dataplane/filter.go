@@ -16,7 +16,7 @@ import (
 // rejected is quoted as its sender sent it, what is dropped opens no flow. And it
 // comes before everything that answers: drop means silence.
 func (f *egressLoop) filterEgress(s *snapshot, t *nodeTunnel, p *packet.Packet, from sender, remote netip.Addr, now int64) (clamp int, v Verdict) {
-	w := filter.Way{Egress: true, Node: t.name, Dst: remote}
+	w := filter.Way{Egress: true, Loop: f.index, Node: t.name, Dst: remote}
 	if s.filter.NeedsSrc(true) {
 		w.Src = f.outsideSource(s, p, from, remote, now)
 	}

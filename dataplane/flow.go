@@ -121,7 +121,7 @@ type flowList struct {
 
 // flowTable is the only state that the forwarder keeps per connection, and it
 // is kept only for senders behind a shared address. It is bounded and safe for
-// concurrent use: one direction inserts, the other looks up.
+// concurrent use: one direction inserts, by several loops, the other looks up.
 //
 // When it is full, or the share of a use or of a remote address is, a new flow takes
 // the place of an older one of the same holder: of one that was not answered while
@@ -142,6 +142,7 @@ type flowShard struct {
 	holding map[holderKey]uint32
 	holders []holder // the first one is the shard
 	idle    []uint32 // holders that are free
+	_       [24]byte // to 128 bytes: the mutexes of two shards are in no cache line together
 }
 
 func newFlowTable(limit int) *flowTable {

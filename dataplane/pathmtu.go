@@ -240,9 +240,15 @@ const (
 // sentSegments remembers which bytes connections sent last in TCP super-segments:
 // what an ICMP error must quote. It is safe for concurrent use.
 type sentSegments struct {
-	mu    sync.Mutex
 	seed  maphash.Seed
-	slots [sentSlots]sentRange
+	slots [sentSlots]sentSlot
+}
+
+// sentSlot is what is remembered of one connection. Each has a lock of its own: loops note
+// super-segments at the same time.
+type sentSlot struct {
+	mu sync.Mutex
+	sentRange
 }
 
 // sentRange are the bytes from up to before, as sequence numbers (RFC 9293 section 3.4).
@@ -256,7 +262,7 @@ type sentKey struct {
 	srcPort, dstPort uint16
 }
 
-func (s *sentSegments) slot(k *sentKey) *sentRange {
+func (s *sentSegments) slot(k *sentKey) *sentSlot {
 	var b [36]byte
 	copy(b[:], k.src[:])
 	copy(b[16:], k.dst[:])
@@ -273,11 +279,11 @@ func (s *sentSegments) note(p *packet.Packet) {
 	from := binary.BigEndian.Uint32(t[4:])
 	before := from + uint32(len(t)-int(t[12]>>4)*4)
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := s.slot(&k)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.connection != k || from-r.from > maxInFlight {
-		*r = sentRange{k, from, before}
+		r.sentRange = sentRange{k, from, before}
 		return
 	}
 	if before-r.from > r.before-r.from {
@@ -296,8 +302,8 @@ func (s *sentSegments) has(e *packet.Embedded) bool {
 	}
 	k := sentKey{src: e.Src().As16(), dst: e.Dst().As16()}
 	k.srcPort, k.dstPort = e.Ports()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := s.slot(&k)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.connection == k && sequence-r.from < r.before-r.from
 }

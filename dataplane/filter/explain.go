@@ -48,4 +48,4 @@ func (f *Filter) Explain(p *packet.Packet, w *Way) (action Action, steps []Step,
 	return action, steps, nil
 }
 
-func (c *counter) seen() bool { return c.egress.Load()+c.ingress.Load() > 0 }
+func (c *counter) seen() bool { return *c.packets() != Packets{} }

@@ -74,26 +74,47 @@ const (
 	onDst
 )
 
-// counter counts packets of each direction. The two are counted by different
-// processors and must not share a cache line.
+// counter counts packets of each direction. They are counted by different processors, which
+// must not share a cache line.
 type counter struct {
-	egress  atomic.Uint64
-	_       [64 - 8]byte
-	ingress atomic.Uint64
+	ingress cell
+	egress  [loops]cell
 }
 
-func (c *counter) add(egress bool) {
-	if egress {
-		c.egress.Add(1)
+// loops is how many loops of egress have cells of their own. Further ones share.
+const loops = 8
+
+type cell struct {
+	atomic.Uint64
+	_ [64 - 8]byte
+}
+
+func (c *counter) add(s *subject) {
+	if s.egress {
+		c.egress[s.loop%loops].Add(1)
 	} else {
 		c.ingress.Add(1)
 	}
+}
+
+// packets returns what was counted, nil for no counter.
+func (c *counter) packets() *Packets {
+	if c == nil {
+		return nil
+	}
+	p := Packets{Ingress: c.ingress.Load()}
+	for i := range c.egress {
+		p.Egress += c.egress[i].Load()
+	}
+	return &p
 }
 
 // Way is what a packet's own bytes do not tell about its way.
 type Way struct {
 	// Egress: it goes from a node to the peer. Otherwise the other way.
 	Egress bool
+	// Loop tells the goroutines of egress apart, which count at the same time.
+	Loop int
 	// Node is the name of that node.
 	Node string
 	// Dst is its destination after translation.
@@ -115,6 +136,7 @@ type subject struct {
 	proto            uint8
 	ports            bool // srcPort and dstPort mean something
 	egress           bool
+	loop             int
 	node             string
 }
 
@@ -125,7 +147,7 @@ func (f *Filter) Check(p *packet.Packet, w *Way) (action Action, mss int) {
 	if program.empty {
 		return Accept, 0
 	}
-	s := subject{src: packet.NumberOf(p.Src()), dst: packet.NumberOf(p.Dst()), proto: p.Proto, egress: w.Egress, node: w.Node}
+	s := subject{src: packet.NumberOf(p.Src()), dst: packet.NumberOf(p.Dst()), proto: p.Proto, egress: w.Egress, loop: w.Loop, node: w.Node}
 	if s.ports = hasPorts(p); s.ports {
 		s.srcPort, s.dstPort = p.Ports()
 	}
@@ -157,7 +179,7 @@ func (c *chain) judge(s *subject, p *packet.Packet, mss *int) Action {
 			continue
 		}
 		if r.counter != nil {
-			r.counter.add(s.egress)
+			r.counter.add(s)
 		}
 		if r.action != ClampMSS {
 			return r.action
@@ -167,7 +189,7 @@ func (c *chain) judge(s *subject, p *packet.Packet, mss *int) Action {
 		}
 	}
 	if c.policy == Drop {
-		c.dropped.add(s.egress)
+		c.dropped.add(s)
 	}
 	return c.policy
 }

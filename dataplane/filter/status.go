@@ -51,13 +51,6 @@ func (f *Filter) Status() (status []ChainStatus) {
 	return status
 }
 
-func (c *counter) packets() *Packets {
-	if c == nil {
-		return nil
-	}
-	return &Packets{Egress: c.egress.Load(), Ingress: c.ingress.Load()}
-}
-
 // counted names what a counter counts. Names need not be unique: of several equal
 // ones each has its own turn.
 type counted struct{ table, chain, rule string }
