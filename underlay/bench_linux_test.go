@@ -158,3 +158,26 @@ func BenchmarkWake(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkWriters sends batches of 128 datagrams on as many processors as there are, by
+// one socket, to one that is full: its kernel drops them. Run it with -cpu 1,2. One operation
+// is one batch. With one writer, those who send wait for each other.
+func BenchmarkWriters(b *testing.B) {
+	for _, writers := range []int{1, 4} {
+		b.Run(fmt.Sprint(writers), func(b *testing.B) {
+			tx := open(b, Config{Addr: netip.AddrPortFrom(loopback4, 0), GSO: true, Writers: writers})
+			full := open(b, Config{Addr: netip.AddrPortFrom(loopback4, 0), ReadBuffer: 1})
+			const size = 1400
+			b.SetBytes(128 * size)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				ds := to(full.LocalAddr(), repeat(128, size)...)
+				for pb.Next() {
+					if _, err := tx.WriteBatch(ds); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
