@@ -146,7 +146,7 @@ var ourFlags = []string{
 	"admin-socket", "bind-address", "cache-dir", "cluster-id", "concurrency", "external-cidr", "full-masquerade", "gateway-uid", "geneve-port",
 	"health-probe-address", "internal-cidr", "ipam-pools", "keys-dir", "kube-api-burst", "kube-api-qps", "kubeconfig", "leader-election",
 	"leader-election-lease-duration", "leader-election-renew-deadline", "leader-election-retry-period", "link", "liqo-namespace", "log-format",
-	"log-level", "manifests", "metrics-address", "mode", "name", "namespace", "node-name", "path-mtu-discovery", "ping-interval", "ping-loss-threshold",
+	"log-level", "manifests", "metrics-address", "mode", "name", "namespace", "node-name", "node-sockets", "path-mtu-discovery", "ping-interval", "ping-loss-threshold",
 	"ping-update-status-interval", "pod-cidr", "pod-name", "pprof-address", "remote-cluster-id", "reserved-cidr", "rule-priority",
 	"service-cidr", "strict-source", "tun-queues", "udp-gro", "udp-gso",
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/control"
+	"github.com/sluice-net/sluice/tunnel"
 )
 
 // metricsAddress is where metrics are served by default.
@@ -26,6 +27,7 @@ type options struct {
 	sources    dataplane.SourceCheck
 	udpGSO     bool
 	udpGRO     bool
+	sockets    int // towards the nodes; 0: as many as nodeSockets says
 	services   bool
 	pathMTU    bool
 	version    bool
@@ -102,7 +104,8 @@ Examples:
 
 Environment: GOMAXPROCS sets the number of processors that the gateway uses. The
 default is half of the available processors, as the kernel needs the others; of
-two it uses both.
+two it uses both. One of them decrypts what the peer sends, the others encrypt
+what the nodes send (--node-sockets).
 
 Signals: SIGINT and SIGTERM stop the gateway within two seconds. With
 --leader-election, a leader that receives SIGTERM frees its Lease and keeps
@@ -145,9 +148,10 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Lookup("strict-source").NoOptDefVal = dataplane.SourceStrict.String()
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
+	fs.IntVar(&o.sockets, "node-sockets", 0, "`number` of UDP sockets of the node tunnels, each read by a processor of its own, which encrypts what it reads (default: one less than GOMAXPROCS, 1 to 4)")
 	fs.BoolVar(&o.pathMTU, "path-mtu-discovery", false, "find the largest packet that the path to the peer carries, and use this size, up to spec.mtu; the links of nodes keep spec.mtu as their MTU")
 	fs.Bool("wireguard-workers", false, "")
-	_ = fs.MarkDeprecated("wireguard-workers", "it does nothing: each direction of a peering uses one processor") // fails for unknown flags only
+	_ = fs.MarkDeprecated("wireguard-workers", "it does nothing: see --node-sockets") // fails for unknown flags only
 	fs.BoolVar(&o.services, "services", false, "exchange Services with the peer's gateway, on TCP port 6092 in the tunnel")
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
 	fs.BoolVar(&o.version, "version", false, "print the version and exit")
@@ -159,6 +163,9 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	}
 	if err := checkPing(o.ping); err != nil {
 		return o, err
+	}
+	if most := tunnel.MaxReaders + 1; o.sockets < 0 || o.sockets > most {
+		return o, daemon.Usagef("--node-sockets: %d is not a number of sockets: 1 to %d, or 0 for the default", o.sockets, most)
 	}
 	if o.genevePort == 0 {
 		return o, daemon.Usagef("--geneve-port: 0 is not a UDP port")

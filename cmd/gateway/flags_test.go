@@ -35,10 +35,10 @@ func TestParseFlags(t *testing.T) {
 		{"defaults", nil, func(*options) {}},
 		{"everything", []string{
 			"--geneve-port=7000", "--bind-address=::1", "--metrics-address=[::1]:1", "--health-probe-address=:2", "--admin-socket=s",
-			"--log-level=debug", "--log-format=json", "--strict-source", "--udp-gso=false", "--udp-gro=false", "--wireguard-workers", "--path-mtu-discovery", "--pprof-address=127.0.0.1:3",
+			"--log-level=debug", "--log-format=json", "--strict-source", "--udp-gso=false", "--udp-gro=false", "--wireguard-workers", "--node-sockets=3", "--path-mtu-discovery", "--pprof-address=127.0.0.1:3",
 		}, func(o *options) {
 			*o = options{
-				manifests: "d", genevePort: 7000, bind: netip.MustParseAddr("::1"), log: daemon.Log{Level: slog.LevelDebug, JSON: true}, sources: dataplane.SourceStrict, pathMTU: true,
+				manifests: "d", genevePort: 7000, bind: netip.MustParseAddr("::1"), log: daemon.Log{Level: slog.LevelDebug, JSON: true}, sources: dataplane.SourceStrict, sockets: 3, pathMTU: true,
 				listen: daemon.Addresses{
 					AdminSocket: "s",
 					Metrics:     netip.MustParseAddrPort("[::1]:1"), Health: netip.MustParseAddrPort("[::]:2"), Pprof: netip.MustParseAddrPort("127.0.0.1:3"),
@@ -124,6 +124,8 @@ func TestParseFlagsRefuses(t *testing.T) {
 		{[]string{"--manifests=d", "--geneve-port=65536"}, `--geneve-port: "65536" is not a port: 1 to 65535`},
 		{[]string{"--manifests=d", "--udp-gso=maybe"}, `--udp-gso: "maybe" is neither true nor false`},
 		{[]string{"--manifests=d", "--metrics-address=:9", "--health-probe-address=127.0.0.1:9"}, "--metrics-address and --health-probe-address ask for the same TCP port 9"},
+		{[]string{"--manifests=d", "--node-sockets=33"}, "--node-sockets: 33 is not a number of sockets: 1 to 32, or 0 for the default"},
+		{[]string{"--manifests=d", "--node-sockets=-1"}, "--node-sockets: -1 is not a number of sockets: 1 to 32, or 0 for the default"},
 		{[]string{"--manifests=d", "--geneve-port=0"}, "--geneve-port: 0 is not a UDP port"},
 		{[]string{"--manifests=d", "--bind-address=localhost"}, `--bind-address: "localhost" is not an IP address`},
 		{[]string{"--manifests=d", "--metrics-address=8082"}, `--metrics-address: "8082" is not IP:port, such as 127.0.0.1:8080`},

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,9 +38,11 @@ type gateway struct {
 	exchange  *services.Exchange          // nil: without --services
 	exchanges func(context.Context) error // runs it
 	latency   *prometheus.HistogramVec
-	toPeer    atomic.Pointer[underlay.Conn] // the socket opened last
-	running   atomic.Bool
-	servers   []daemon.Server
+	// nodeSockets is the number of sockets towards the nodes, all of whose readers send to the peer.
+	nodeSockets int
+	toPeer      atomic.Pointer[underlay.Conn] // the socket opened last
+	running     atomic.Bool
+	servers     []daemon.Server
 }
 
 // serve runs the gateway until ctx ends. Everything that can be wrong with the
@@ -150,26 +154,37 @@ func (g *gateway) ready() (bool, string) {
 // openDataPlane opens the sockets towards nodes and peer.
 func (g *gateway) openDataPlane() error {
 	o := g.options
-	geneve, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, o.genevePort), GSO: o.udpGSO, GRO: o.udpGRO})
+	config := underlay.Config{Addr: netip.AddrPortFrom(o.bind, o.genevePort), GSO: o.udpGSO, GRO: o.udpGRO}
+	sockets, err := underlay.ListenShared(config, cmp.Or(o.sockets, nodeSockets(runtime.GOMAXPROCS(0))))
+	if err != nil && o.sockets == 0 {
+		sockets, err = underlay.ListenShared(config, 1) // does where a system lets no others share the port
+	}
 	if err != nil {
 		return daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, o.genevePort), "the node tunnels", "--geneve-port or --bind-address", err)
 	}
+	g.nodeSockets = len(sockets)
+	var underlays []dataplane.Underlay
+	for _, s := range sockets {
+		underlays = append(underlays, s)
+	}
 	g.forwarder, err = dataplane.New(dataplane.Options{
-		Underlays: []dataplane.Underlay{geneve},
+		Underlays: underlays,
 		NodePort:  o.genevePort,
 		Tunnel:    tunnel.Options{Listen: g.listenTunnel, Logger: g.log},
 		Logger:    g.log,
 	})
 	if err != nil {
-		return errors.Join(err, geneve.Close())
+		for _, s := range sockets {
+			err = errors.Join(err, s.Close())
+		}
 	}
-	return nil
+	return err
 }
 
 // listenTunnel opens the socket towards the peer.
 func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 	o := g.options
-	c, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, port), GSO: o.udpGSO, GRO: o.udpGRO})
+	c, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, port), GSO: o.udpGSO, GRO: o.udpGRO, Writers: g.nodeSockets})
 	if err != nil {
 		return nil, control.EndpointError{
 			Cause: daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, port), "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err),

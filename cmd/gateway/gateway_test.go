@@ -110,6 +110,7 @@ func TestServe(t *testing.T) {
 	w := newWorkspace(t)
 	w.edit(t, "gateway.yaml", "kind: PublicKey", "kind: Connection") // ready without the peer's key
 	w.edit(t, "gateway.yaml", "  publicKey: n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=", "  type: Server")
+	w.args = append(w.args, "--node-sockets=3")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	finished := make(chan int, 1)
@@ -136,7 +137,7 @@ func TestServe(t *testing.T) {
 	if code := run(ctx, []string{"status", "--admin-socket", w.socket}, &text, &text); code != 0 {
 		t.Errorf("status: exit code %d", code)
 	}
-	for _, want := range []string{"GatewayServer tenant/server", "Connecting, latency N/A", "not known yet", "worker-2", "10.61.0.0/16", fmt.Sprintf("127.0.0.1:%d", w.wireguard)} {
+	for _, want := range []string{"GatewayServer tenant/server", "Connecting, latency N/A", "not known yet", "worker-2", "10.61.0.0/16", "geneve (3)", fmt.Sprintf("127.0.0.1:%d", w.wireguard)} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the status lacks %q:\n%s", want, &text)
 		}

@@ -7,3 +7,11 @@ package main
 // includes the node's whole receiving side when it is on the same machine, and
 // so do the pods.
 func processors(available int) int { return max(min(available, 2), available/2) }
+
+// mostNodeSockets is how many sockets towards the nodes there are by default at most: their
+// processors encrypt more than the peer's gateway can decrypt, unless that is the kernel.
+const mostNodeSockets = 4
+
+// nodeSockets is how many sockets towards the nodes there are, if no flag says so, on so many
+// processors. One processor is left for what comes from the peer.
+func nodeSockets(processors int) int { return max(1, min(processors-1, mostNodeSockets)) }

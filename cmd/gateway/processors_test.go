@@ -9,3 +9,11 @@ func TestProcessors(t *testing.T) {
 		}
 	}
 }
+
+func TestNodeSockets(t *testing.T) {
+	for processors, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 4, 32: 4} {
+		if got := nodeSockets(processors); got != want {
+			t.Errorf("%d sockets on %d processors, want %d", got, processors, want)
+		}
+	}
+}
