@@ -31,11 +31,24 @@ var container = fields{
 	"stdin": nil, "stdinOnce": nil, "tty": nil,
 }
 
+// affinityTerm leaves out namespaces and their selector. Whoever could name other namespaces would find out by the places of
+// its own pods which pods are there, and could keep those from being scheduled.
+var affinityTerm = fields{"labelSelector": nil, "matchLabelKeys": nil, "mismatchLabelKeys": nil, "topologyKey": nil}
+
+var podAffinity = fields{
+	"requiredDuringSchedulingIgnoredDuringExecution":  affinityTerm,
+	"preferredDuringSchedulingIgnoredDuringExecution": {"weight": nil, "podAffinityTerm": affinityTerm},
+}
+
+// longestGracePeriod is how long the containers of a pod of another cluster may take to end, in seconds: drained, a Tenant is
+// to lose what it has.
+const longestGracePeriod = 3600
+
 // pod leaves out what names a node, a priority, a scheduler, a runtime or an identity of this cluster: they are the
 // provider's. Of volumes pass those whose content is the consumer's. What reaches the host (hostPath, hostNetwork,
 // privileged and the like) passes here: the API server judges it by the PodSecurity level of the namespace.
 var pod = fields{
-	"activeDeadlineSeconds": nil, "affinity": nil, "containers": container, "dnsConfig": nil, "dnsPolicy": nil,
+	"activeDeadlineSeconds": nil, "affinity": {"nodeAffinity": nil, "podAffinity": podAffinity, "podAntiAffinity": podAffinity}, "containers": container, "dnsConfig": nil, "dnsPolicy": nil,
 	"enableServiceLinks": nil, "hostAliases": nil, "hostIPC": nil, "hostNetwork": nil, "hostPID": nil, "hostUsers": nil,
 	"hostname": nil, "imagePullSecrets": nil, "initContainers": container, "nodeSelector": nil, "os": nil, "readinessGates": nil,
 	"resources": quantities, "restartPolicy": nil, "securityContext": nil, "setHostnameAsFQDN": nil, "shareProcessNamespace": nil,
@@ -58,6 +71,9 @@ func Pod(spec *corev1.PodSpec, path string) error {
 		if *account == "default" {
 			*account = ""
 		}
+	}
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace > longestGracePeriod {
+		return fmt.Errorf("%s.terminationGracePeriodSeconds: %d is not allowed: the most is %d, an hour", path, *grace, longestGracePeriod)
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
 	if err != nil {

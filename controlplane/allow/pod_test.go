@@ -22,9 +22,9 @@ func TestPod(t *testing.T) {
 		with    func(reflect.Value) *corev1.PodSpec
 	}{
 		{reflect.TypeFor[corev1.PodSpec](),
-			"activeDeadlineSeconds affinity automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork hostPID hostUsers hostname imagePullSecrets nodeSelector os readinessGates restartPolicy securityContext setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints",
+			"activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork hostPID hostUsers hostname imagePullSecrets nodeSelector os readinessGates restartPolicy securityContext setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints",
 			// With everything in them: those below are judged field by field. The rest is the provider's.
-			"containers initContainers volumes resources ephemeralContainers evictionResponders hostnameOverride nodeName overhead preemptionPolicy priority priorityClassName resourceClaims runtimeClassName schedulerName schedulingGates schedulingGroup serviceAccount serviceAccountName",
+			"affinity containers initContainers volumes resources ephemeralContainers evictionResponders hostnameOverride nodeName overhead preemptionPolicy priority priorityClassName resourceClaims runtimeClassName schedulerName schedulingGates schedulingGroup serviceAccount serviceAccountName",
 			"spec.pod.", func(v reflect.Value) *corev1.PodSpec { return v.Interface().(*corev1.PodSpec) }},
 		{reflect.TypeFor[corev1.Container](),
 			"args command env envFrom image imagePullPolicy name ports resizePolicy restartPolicy restartPolicyRules securityContext stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir",
@@ -50,6 +50,17 @@ func TestPod(t *testing.T) {
 			"httpGet tcpSocket", // with a host
 			"spec.pod.containers[0].livenessProbe.", func(v reflect.Value) *corev1.PodSpec {
 				return &corev1.PodSpec{Containers: []corev1.Container{{LivenessProbe: v.Interface().(*corev1.Probe)}}}
+			}},
+		{reflect.TypeFor[corev1.Affinity](),
+			"nodeAffinity", "podAffinity podAntiAffinity",
+			"spec.pod.affinity.", func(v reflect.Value) *corev1.PodSpec {
+				return &corev1.PodSpec{Affinity: v.Interface().(*corev1.Affinity)}
+			}},
+		{reflect.TypeFor[corev1.PodAffinityTerm](), // not those of others
+			"labelSelector matchLabelKeys mismatchLabelKeys topologyKey", "namespaceSelector namespaces",
+			"spec.pod.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].", func(v reflect.Value) *corev1.PodSpec {
+				return &corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{*v.Interface().(*corev1.PodAffinityTerm)}}}}
 			}},
 		{reflect.TypeFor[corev1.ResourceRequirements](),
 			"limits requests", "claims",
@@ -98,7 +109,13 @@ func TestPodDefaults(t *testing.T) {
 		"a probe of another host":        {corev1.PodSpec{Containers: []corev1.Container{{ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Host: "169.254.169.254"}}}}}}, false},
 		"a hook that asks another host":  {corev1.PodSpec{Containers: []corev1.Container{{Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1"}}}}}}, false},
 		"an init container with a probe": {corev1.PodSpec{InitContainers: []corev1.Container{{VolumeDevices: []corev1.VolumeDevice{{Name: "a"}}}}}, false},
-		"nothing":                        {corev1.PodSpec{}, true},
+		"pods of other namespaces, by a preference": {corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{PodAffinityTerm: corev1.PodAffinityTerm{Namespaces: []string{"kube-system"}}}}}}}, false},
+		"pods of its own namespace, by a preference": {corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: "zone"}}}}}}, true},
+		"an hour to end": {corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(3600))}, true},
+		"longer to end":  {corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(3601))}, false},
+		"nothing":        {corev1.PodSpec{}, true},
 	} {
 		if err := allow.Pod(&tt.spec, "spec.pod"); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)

@@ -154,6 +154,16 @@ func TestBounds(t *testing.T) {
 		}
 		milan.Create(t, &corev1.Secret{ObjectMeta: object("shop-rome", "own"), Data: map[string][]byte{"key": make([]byte, most)}}) // an administrator may
 	})
+	t.Run("credentials of this cluster", func(t *testing.T) {
+		token := func(kind corev1.SecretType) *corev1.Secret {
+			o := object("shop-rome", "token")
+			o.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
+			return &corev1.Secret{ObjectMeta: o, Type: kind}
+		}
+		for _, kind := range []corev1.SecretType{corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken} {
+			refused(t, string(kind), "no credentials of this one", func(ctx context.Context) error { return rome.Create(ctx, token(kind), client.DryRunAll) })
+		}
+	})
 	t.Run("externalIPs", func(t *testing.T) {
 		take := func(s *corev1.ServiceSpec) { s.ExternalIPs = []string{"192.0.2.1"} }
 		refused(t, "a Service", "externalIPs", func(ctx context.Context) error { return rome.Create(ctx, service("taker", take), client.DryRunAll) })
