@@ -140,7 +140,7 @@ func refuse(s *corev1.PodSpec) error {
 		case v.VolumeSource == corev1.VolumeSource{}:
 			// Without a source it is an emptyDir; the API server has made it one.
 		default:
-			return &RefusedError{field, "is a storage that only this cluster knows: an offloaded pod can have configMap, secret, emptyDir, downwardAPI, projected, image and inline csi volumes"}
+			return &RefusedError{field, "is a storage that only this cluster knows: an offloaded pod can have configMap, secret, emptyDir, downwardAPI, projected and image volumes"}
 		}
 	}
 	return nil

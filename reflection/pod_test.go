@@ -103,7 +103,7 @@ func TestRefusals(t *testing.T) {
 		"a claim": {volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "x"}}),
 			"the pod cannot run on a virtual node: spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded: use a volume that needs none, or run the pod on another node"},
 		"a file server": {volume(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "10.0.0.1"}}),
-			"the pod cannot run on a virtual node: spec.volumes[0] (data) is a storage that only this cluster knows: an offloaded pod can have configMap, secret, emptyDir, downwardAPI, projected, image and inline csi volumes"},
+			"the pod cannot run on a virtual node: spec.volumes[0] (data) is a storage that only this cluster knows: an offloaded pod can have configMap, secret, emptyDir, downwardAPI, projected and image volumes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ShadowPod(&corev1.Pod{Spec: c.spec}, toMilan); err == nil || err.Error() != c.want {
