@@ -320,7 +320,7 @@ func TestEndpointsAreShared(t *testing.T) {
 
 // What anybody can send, under any address, leaves nothing behind: neither memory nor
 // an entry in a cache, as far as it takes no handshake to find out.
-func TestForgedSourcesLeaveNothing(t *testing.T) {
+func TestForgedSourcesAllocateNothing(t *testing.T) {
 	source := uint32(0)
 	kind := uint32(typeTransport)
 	r, direct, _ := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
