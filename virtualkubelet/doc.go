@@ -14,6 +14,9 @@
 //
 // # What it never does
 //
+// It touches no pod on a Node that is not ours, which the labels of the Node say, even if a VirtualNode has its name: a
+// worker asks the API server for the Node each time, and without an answer does nothing.
+//
 // It takes over no object at the provider that lacks the labels of this peering: an Event FailedReflection says so. It
 // deletes nothing while it cannot see both sides: not while the provider is away, not before all lists were read, and
 // not when the NamespaceMap is missing or has no answer. A pod here goes only after the one at the provider is gone, by

@@ -124,7 +124,7 @@ func matters(here *corev1.Pod, e *corev1.Event, started time.Time) bool {
 // is nil if there is none.
 func (k *Kubelet) sides(namespace, kind, name string) (here *corev1.Pod, there metav1.Object) {
 	for _, n := range k.all() {
-		_, s, pods := n.parts()
+		s, pods := n.own()
 		if pods == nil {
 			continue
 		}

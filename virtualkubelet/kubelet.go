@@ -260,13 +260,18 @@ func (k *Kubelet) forget(name string) {
 	k.mu.Lock()
 	delete(k.nodes, name)
 	k.mu.Unlock()
+	k.unmake(name)
+	k.home.mirror.Changed()
+}
+
+// unmake forgets what was made of the pods on a node.
+func (k *Kubelet) unmake(name string) {
 	k.made.Range(func(at, _ any) bool {
 		if at, is := at.(key); is && at.node == name {
 			k.made.Delete(at)
 		}
 		return true
 	})
-	k.home.mirror.Changed()
 }
 
 // virtualNode is the VirtualNode of a name; nil: there is none, or it is being deleted.
@@ -349,7 +354,7 @@ type NodeState struct {
 func (k *Kubelet) State() State {
 	out := State{State: k.home.mirror.State(), Network: k.networkProblem(), Waiting: k.queue.Len()}
 	for _, n := range k.all() {
-		_, s, pods := n.parts()
+		s, pods := n.own()
 		out.Nodes = append(out.Nodes, NodeState{Name: n.name, Provider: s.problem(), Pods: len(pods.list()), Namespaces: s.count()})
 	}
 	return out

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
@@ -35,16 +34,18 @@ type node struct {
 	name string
 	kick chan struct{} // one slot
 
+	looks looks
 	// secret follows the kubeconfig, pods the pods on the node. They are those of run.
 	secret     *follower[corev1.Secret, *corev1.Secret]
 	secretName string
 	stopSecret context.CancelFunc
-	looked     bool      // at the kubeconfig, in this round: that there is no session says something
-	version    string    // of the API server here
-	told       string    // the condition that was written last
-	renewed    time.Time // the lease
-	failed     bool      // something in this round
-	localPods  string    // the pod CIDRs of this cluster, when EndpointSlices were looked at last
+	stopPods   context.CancelFunc // nil: they are not followed
+	looked     bool               // at the kubeconfig, in this round: that there is no session says something
+	version    string             // of the API server here
+	told       string             // the condition that was written last
+	renewed    time.Time          // the lease
+	failed     bool               // something in this round
+	localPods  string             // the pod CIDRs of this cluster, when EndpointSlices were looked at last
 	last       *offloadingv1beta1.VirtualNode
 
 	mu      sync.Mutex
@@ -52,7 +53,7 @@ type node struct {
 	pods    *follower[corev1.Pod, *corev1.Pod]
 	session *session // nil: no credentials
 	away    string   // why the provider is out of reach; empty: it is not
-	there   bool     // the Node is, and is ours
+	whose   whose    // the Node is, by the last answer
 }
 
 func (k *Kubelet) newNode(name string) *node {
@@ -73,25 +74,11 @@ func (n *node) parts() (*offloadingv1beta1.VirtualNode, *session, *follower[core
 	return n.virtual, n.session, n.pods
 }
 
-// run keeps the node until ctx ends, or the VirtualNode is gone and nothing is left on the node.
+// run keeps the node until ctx ends, or the VirtualNode is gone and nothing is left on the node, or the Node is another's.
 func (n *node) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer n.end()
-	pods, err := follow(ctx, &n.k.wg, mirror.Watched{Client: n.k.home.core, Resource: "pods", Fields: "spec.nodeName=" + n.name}, n.k.log, nil,
-		func(p *corev1.Pod) { n.enqueue(p.Namespace, p.Name) })
-	if err != nil {
-		n.k.log.Error("cannot follow the pods of a node", "node", n.name, "error", err)
-		return
-	}
-	n.mu.Lock()
-	n.pods = pods
-	n.mu.Unlock()
-	n.k.wg.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), pods.synced) {
-			n.enqueueAll("") // what the provider told of before could not be judged
-		}
-	})
 	for {
 		n.failed = false
 		if n.keep(ctx) {
@@ -157,6 +144,22 @@ func (n *node) keep(ctx context.Context) (gone bool) {
 	n.mu.Unlock()
 	if known == nil {
 		return true
+	}
+	is, err := n.look(ctx)
+	if err != nil {
+		n.problem("see whose the Node is", err)
+		return false
+	}
+	if is == foreign {
+		n.letGo()
+		if v != nil {
+			n.taken(ctx, v) // the name may become free
+		}
+		return v == nil
+	}
+	if err := n.followPods(ctx); err != nil {
+		n.problem("follow the pods", err)
+		return false
 	}
 	n.credentials(ctx, known)
 	_, s, pods := n.parts()

@@ -232,7 +232,7 @@ func (s *session) reflect(n *node, here, there string) (*objects, error) {
 			if of == nil || !reflection.ReflectsSlice(e) || !allowed(services, of) || !reflection.DenyList.Reflects(e.Annotations) {
 				return nil
 			}
-			endpoints := reflection.Endpoints(e, k.peering, func(node string) bool { return k.node(node) != nil }, k.reachable())
+			endpoints := reflection.Endpoints(e, k.peering, k.isVirtual, k.reachable())
 			if len(endpoints) == 0 {
 				return nil
 			}

@@ -31,7 +31,9 @@ import (
 //	gone            there                    the ShadowPod is deleted
 //	ended           whatever                 nothing
 //
-// Where the namespace does not stand at the provider, or not all that is there is known, nothing is made or removed.
+// Where the namespace does not stand at the provider, or not all that is there is known, nothing is made or removed. Neither
+// is where the Node is not ours: the pods on it are another's, and those here are not even written. While there is no Node at
+// all, what is left of pods that are gone is still deleted at the provider.
 func (k *Kubelet) pod(ctx context.Context, at key) error {
 	n := k.node(at.node)
 	if n == nil {
@@ -42,6 +44,12 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		return nil // the informer tells of each pod when it has them
 	}
 	here := pods.get(at.namespace, at.name)
+	switch is, err := n.look(ctx); { // past every cache, and after the pod was read
+	case err != nil:
+		return err
+	case is == foreign, is != ours && here != nil:
+		return nil // when it becomes ours all pods are looked at
+	}
 	there, standing := stand(k.namespaceMap(), at.namespace)
 	switch {
 	case standing == unmapped && here != nil:

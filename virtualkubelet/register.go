@@ -24,12 +24,10 @@ func (n *node) register(ctx context.Context, v *offloadingv1beta1.VirtualNode, w
 	if err != nil {
 		return err
 	}
-	n.mu.Lock()
-	n.there = o != nil
-	n.mu.Unlock()
 	if o == nil {
 		return nil
 	}
+	n.setWhose(ours)
 	if err := n.renew(ctx, o); err != nil {
 		return fmt.Errorf("renew the lease: %w", err)
 	}
@@ -82,13 +80,6 @@ func (n *node) setAway(why string) {
 	}
 }
 
-// isRegistered tells whether the Node is there, and is ours.
-func (n *node) isRegistered() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.there
-}
-
 // unreachable says why the provider is out of reach; empty: it is not.
 func (n *node) unreachable() string {
 	n.mu.Lock()
@@ -131,6 +122,7 @@ func (n *node) object(ctx context.Context, v *offloadingv1beta1.VirtualNode, wan
 	err := core.Get().Resource("nodes").Name(n.name).Do(ctx).Into(o)
 	switch {
 	case apierrors.IsNotFound(err) && !wanted:
+		n.setWhose(absent)
 		return nil, nil
 	case apierrors.IsNotFound(err):
 		// With what says whose it is. The other labels follow by server-side apply, which takes back what it has given.
@@ -143,9 +135,7 @@ func (n *node) object(ctx context.Context, v *offloadingv1beta1.VirtualNode, wan
 	case err != nil:
 		return nil, fmt.Errorf("get the Node: %w", err)
 	case !ourNode(o, n.k.options.PeerID):
-		note := fmt.Sprintf("there is a Node %s which is no virtual node of cluster %s: give the VirtualNode another name", n.name, n.k.options.PeerID)
-		n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), corev1.EventTypeWarning, ReasonNodeTaken, note)
-		n.tell(ctx, v, offloadingv1beta1.VirtualNodeNone, ReasonNodeTaken, note)
+		n.setWhose(foreign) // since this round began: the next one lets go
 		return nil, nil
 	}
 	// Labels and annotations by server-side apply: one that leaves the spec leaves the Node.

@@ -174,7 +174,7 @@ type target struct {
 // find returns where a pod runs.
 func (k *Kubelet) find(namespace, name string) (target, error) {
 	for _, n := range k.all() {
-		_, s, pods := n.parts()
+		s, pods := n.own()
 		if pods == nil || pods.get(namespace, name) == nil {
 			continue
 		}

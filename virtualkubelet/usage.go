@@ -155,7 +155,7 @@ func (s *server) usage(ctx context.Context, nodes []*node) (out usage) {
 	const whole types.UID = "" // which no pod has
 	alive := map[types.UID]bool{whole: true}
 	for _, n := range s.k.all() { // of all: what is counted of nodes that this request is not about stays
-		_, session, pods := n.parts()
+		session, pods := n.own()
 		by := map[string]map[string]*corev1.Pod{}
 		for _, p := range pods.list() {
 			alive[p.UID] = true
