@@ -22,6 +22,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // Selector returns the term of a cluster selector that means what text does in kubectl's -l: "region in (eu, us),gpu".
@@ -74,6 +75,9 @@ func Offload(ctx context.Context, in *access.Cluster, wanted *offloadingv1beta1.
 	if err := e.checkOffloading(ctx); err != nil {
 		return err
 	}
+	if err := e.checkNamespace(ctx, wanted.Namespace); err != nil {
+		return err
+	}
 	var p plan
 	made := p.add(nil, &step{
 		in: in, waiting: "Enabling offloading", done: fmt.Sprintf("Offloading of namespace %q correctly enabled", wanted.Namespace),
@@ -105,6 +109,19 @@ func (e *end) checkOffloading(ctx context.Context) error {
 			cmp.Or(e.id, e.Where()), offloadingv1beta1.VirtualKubeletRemoteRole, e.enableOffloading())
 	}
 	return err
+}
+
+// checkNamespace fails for a namespace that is never offloaded. One that the user may not look at is judged by its name;
+// the controllers judge it again.
+func (e *end) checkNamespace(ctx context.Context, name string) error {
+	var ns corev1.Namespace
+	if err := e.Client.Get(ctx, client.ObjectKey{Name: name}, &ns); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return e.Explain("read namespace "+name, err)
+	}
+	if why := reserved.FromOffloading(name, ns.Labels, e.LiqoNamespace); why != "" {
+		return e.Errorf("%s; nothing was changed", why)
+	}
+	return nil
 }
 
 // enableOffloading is the command that enables offloading in the cluster. It keeps what else is set.

@@ -217,6 +217,13 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 	t.Run("a name that is taken", func(t *testing.T) {
 		taken := shop()
 		taken.Spec.NamespaceMappingStrategy, taken.Spec.RemoteNamespaceName = offloadingv1beta1.SelectedNameMappingStrategy, "default"
+		for _, namespace := range []string{controlplanetest.LiqoNamespace, "kube-system", "liqo-tenant-milan"} {
+			kept := peering.NewNamespaceOffloading(peering.Metadata{Namespace: namespace}, offloadingv1beta1.NamespaceOffloadingSpec{})
+			if err := peering.Offload(ctx, rome.access, kept, options(), nil); err == nil || !strings.Contains(err.Error(), namespace+" is never offloaded") {
+				t.Errorf("%s: %v", namespace, err)
+			}
+			rome.absent(t, kept)
+		}
 		if err := peering.Offload(ctx, rome.access, taken, options(), nil); err == nil || !strings.Contains(err.Error(), "AllFailed: cluster milan: namespace default of the cluster cannot be created") {
 			t.Error(err)
 		}

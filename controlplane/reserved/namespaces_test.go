@@ -31,3 +31,31 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("%d policies, %v", found, err)
 	}
 }
+
+func TestFromOffloading(t *testing.T) {
+	for _, tt := range []struct {
+		name, label, liqo string
+		kept              bool
+	}{
+		{"shop", "", "liqo", false},
+		{"default", "", "liqo", false},
+		{"default", "", "default", true},
+		{"liqo", "", "liqo", true},
+		{"liqo-fabric", "", "liqo", true},
+		{"liqo-demo", "", "liqo", false},
+		{"net", "", "net", true},
+		{"net-fabric", "", "net", true},
+		{"liqo", "", "net", true},
+		{"liqo-tenant-milan", "", "liqo", true},
+		{"of-milan", "true", "liqo", true},
+		{"of-milan", "false", "liqo", false},
+		{"kube-system", "", "liqo", true},
+		{"kube-flannel", "", "liqo", true},
+		{"openshift-dns", "", "liqo", true},
+	} {
+		why := FromOffloading(tt.name, map[string]string{"liqo.io/tenant-namespace": tt.label}, tt.liqo)
+		if (why != "") != tt.kept || tt.kept && !strings.Contains(why, tt.name) {
+			t.Errorf("%+v: %q", tt, why)
+		}
+	}
+}

@@ -8,6 +8,7 @@ package v1beta1
 //
 // Possible reasons for it to be False:
 //   - ClusterNotSelected
+//   - NamespaceReserved
 const NamespaceOffloadingRequired RemoteNamespaceConditionType = "OffloadingRequired"
 
 // NamespaceReady is the condition that says whether that namespace can be used.
@@ -28,6 +29,9 @@ const (
 	ReasonClusterSelected = "ClusterSelected"
 	// ReasonClusterNotSelected means that it matches none.
 	ReasonClusterNotSelected = "ClusterNotSelected"
+	// ReasonNamespaceReserved means that the namespace is never offloaded, whatever the selector says: it belongs to
+	// Kubernetes, to its distribution, to the installation or to a peering. Other implementations do not have it.
+	ReasonNamespaceReserved = "NamespaceReserved"
 	// ReasonNamespaceCreated means that the namespace is there.
 	ReasonNamespaceCreated = "NamespaceCreated"
 	// ReasonCreationLoopBackOff means that the provider cannot make it, or will not.

@@ -13,7 +13,11 @@ type Facts struct {
 	Nodes []placement.Node
 	// Offloadings are all there are.
 	Offloadings []offloadingv1beta1.NamespaceOffloading
+	// Kept says why a namespace is never offloaded; empty: it can be.
+	Kept func(namespace string) string
 }
 
 // Build returns the desired mapping.
-func Build(f Facts) map[string]string { return placement.Mapping(f.Own, f.Nodes, f.Offloadings) }
+func Build(f Facts) map[string]string {
+	return placement.Mapping(f.Own, f.Nodes, f.Offloadings, f.Kept)
+}

@@ -42,6 +42,13 @@ func TestBuild(t *testing.T) {
 			offloading("same", func(o *offloadingv1beta1.NamespaceOffloading) {
 				o.Spec.NamespaceMappingStrategy = offloadingv1beta1.EnforceSameNameMappingStrategy
 			}),
+			offloading("kept", nil),
+		},
+		Kept: func(namespace string) string {
+			if namespace == "kept" {
+				return "it is never offloaded"
+			}
+			return ""
 		},
 	})
 	want := map[string]string{"everywhere": "everywhere-rome", "one-of-its-nodes": "one-of-its-nodes-rome", "local": "local-rome", "same": "same"}

@@ -29,11 +29,13 @@ type Reconciler struct {
 	client.Client
 	// ID tells the ID of this cluster.
 	ID func(context.Context) (string, error)
+	// LiqoNamespace is where the installation lives.
+	LiqoNamespace string
 }
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes;namespaces,verbs=get;list;watch
 
 // Reconcile looks at one provider: the request is the name that its NamespaceMap has or would have.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -93,6 +95,7 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request, there bool) (
 		virtual     offloadingv1beta1.VirtualNodeList
 		nodes       corev1.NodeList
 		offloadings offloadingv1beta1.NamespaceOffloadingList
+		namespaces  metav1.PartialObjectMetadataList
 	)
 	if err := r.List(ctx, &virtual, client.UnsafeDisableDeepCopy, client.InNamespace(req.Namespace)); err != nil {
 		return Facts{}, err
@@ -103,6 +106,11 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request, there bool) (
 	if err := r.List(ctx, &offloadings, client.UnsafeDisableDeepCopy); err != nil {
 		return Facts{}, err
 	}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return Facts{}, err
+	}
+	f.Kept = placement.Kept(namespaces.Items, r.LiqoNamespace)
 	f.Nodes, f.Offloadings = placement.Nodes(virtual.Items, nodes.Items, req.Namespace, req.Name), offloadings.Items
 	if there {
 		f.Nodes = append(f.Nodes, placement.LeftOver(f.Nodes, nodes.Items, req.Name)...)

@@ -7,6 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -17,9 +18,10 @@ import (
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
-// SetupWithManager adds the reconciler to mgr. id tells the ID of this cluster.
-func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error)) error {
-	r := &Reconciler{Client: mgr.GetClient(), ID: id}
+// SetupWithManager adds the reconciler to mgr. id tells the ID of this cluster; liqoNamespace is where the
+// installation lives.
+func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error), liqoNamespace string) error {
+	r := &Reconciler{Client: mgr.GetClient(), ID: id, LiqoNamespace: liqoNamespace}
 	spec := builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
 	return ctrl.NewControllerManagedBy(mgr).Named("namespacemap").
 		// Not for each answer of the provider.
@@ -28,6 +30,13 @@ func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error)
 		// Their labels decide what selectors select.
 		Watches(new(corev1.Node), handler.EnqueueRequestsFromMapFunc(r.providers), builder.WithPredicates(predicate.NewPredicateFuncs(isVirtual), predicate.LabelChangedPredicate{})).
 		Watches(new(offloadingv1beta1.NamespaceOffloading), handler.EnqueueRequestsFromMapFunc(r.providers), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// One is offloaded only when it is known that it is not a tenant's.
+		WatchesMetadata(new(corev1.Namespace), handler.EnqueueRequestsFromMapFunc(r.providers), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				return e.ObjectOld.GetLabels()[networkingv1beta1.LabelTenantNamespace] != e.ObjectNew.GetLabels()[networkingv1beta1.LabelTenantNamespace]
+			},
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -16,6 +16,8 @@ import (
 // Facts are what decides how a namespace's offloading is.
 type Facts struct {
 	Offloading *offloadingv1beta1.NamespaceOffloading
+	// Kept says why the namespace is never offloaded; empty: it can be.
+	Kept string
 	// Own is the ID of this cluster.
 	Own string
 	// Providers are the clusters that have a virtual node or a NamespaceMap, by their IDs.
@@ -43,6 +45,8 @@ type Provider struct {
 //	matches none          nothing                   False ClusterNotSelected    -
 //	                      something                                             False Terminating
 //	means nothing         whatever                  False ClusterSelectorInvalid, and Ready as for one that matches none
+//	whatever, but the     whatever                  False NamespaceReserved, and Ready as for one that matches none
+//	namespace is kept
 //
 // Where the API server cannot change pods, nothing is Ready whose pods should run on virtual nodes.
 func Build(f Facts) offloadingv1beta1.NamespaceOffloadingStatus {
@@ -101,7 +105,9 @@ const reasonSelectorInvalid = "ClusterSelectorInvalid"
 func (f *Facts) required(p Provider) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionFalse}
 	switch selected, err := placement.SelectsAny(f.Offloading, p.Nodes); {
-	case !placement.Offloads(f.Offloading):
+	case f.Kept != "":
+		c.Reason, c.Message = offloadingv1beta1.ReasonNamespaceReserved, f.Kept
+	case !placement.Offloads(f.Offloading, f.Kept):
 		c.Reason, c.Message = offloadingv1beta1.ReasonClusterNotSelected, "the NamespaceOffloading is being deleted"
 	case err != nil:
 		c.Reason, c.Message = reasonSelectorInvalid, err.Error()
@@ -130,7 +136,7 @@ func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1
 	case state.RemoteNamespace != name:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, "the cluster has not answered yet"
 	case state.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
-		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" cannot be created: the cluster has drained this one's Tenant, or has another namespace of that name. Its administrator can find out"
+		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" cannot be created: the cluster has drained this one's Tenant, has another namespace of that name, or reserves the name. Its administrator can find out"
 	case state.Phase != offloadingv1beta1.MappingAccepted:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, there+" is being made"
 	case !f.Admits && f.Offloading.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy:

@@ -102,6 +102,18 @@ func TestBuild(t *testing.T) {
 			offloadingv1beta1.OffloadingTerminating, map[string][]string{"milan": {notRequired, terminating}},
 		},
 		{
+			"a namespace that is never offloaded",
+			providers{"milan": provider("eu", "", "")},
+			func(f *namespaceoffloading.Facts) { f.Kept = "it is never offloaded" },
+			offloadingv1beta1.OffloadingNoClusterSelected, map[string][]string{"milan": {"OffloadingRequired=False NamespaceReserved"}},
+		},
+		{
+			"a namespace that was offloaded, and never should have been",
+			providers{"milan": provider("eu", "demo-rome", accepted)},
+			func(f *namespaceoffloading.Facts) { f.Kept = "it is never offloaded" },
+			offloadingv1beta1.OffloadingNoClusterSelected, map[string][]string{"milan": {"OffloadingRequired=False NamespaceReserved", terminating}},
+		},
+		{
 			"pods are not changed",
 			providers{"milan": provider("eu", "demo-rome", accepted)},
 			func(f *namespaceoffloading.Facts) { f.Admits = false },

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // finalizer is what another implementation leaves on a NamespaceOffloading.
@@ -32,8 +34,10 @@ var policyKind = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "
 type Reconciler struct {
 	client.Client
 	// ID tells the ID of this cluster.
-	ID  func(context.Context) (string, error)
-	now func() metav1.Time
+	ID func(context.Context) (string, error)
+	// LiqoNamespace is where the installation lives.
+	LiqoNamespace string
+	now           func() metav1.Time
 }
 
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
@@ -50,7 +54,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	there := err == nil
-	if err := r.label(ctx, req.Namespace, there && placement.Offloads(o) && o.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy); err != nil {
+	kept, err := r.kept(ctx, req.Namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.label(ctx, req.Namespace, there && placement.Offloads(o, kept) && o.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy); err != nil {
 		return ctrl.Result{}, err
 	}
 	if !there {
@@ -65,11 +73,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("gather: %w", err)
 	}
+	f.Kept = kept
 	wrote, err := apply.Status(ctx, r.Client, o, func() { o.Status = Build(f) })
 	if wrote {
 		log.FromContext(ctx).V(1).Info("status", "phase", o.Status.OffloadingPhase)
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// kept says why a namespace is never offloaded; empty: it can be.
+func (r *Reconciler) kept(ctx context.Context, name string) (string, error) {
+	ns := namespace()
+	err := r.Get(ctx, client.ObjectKey{Name: name}, ns)
+	switch {
+	case apierrors.IsNotFound(err):
+		return placement.Kept(nil, r.LiqoNamespace)(name), nil // its creation wakes this
+	case err != nil:
+		return "", err
+	}
+	return reserved.FromOffloading(name, ns.Labels, r.LiqoNamespace), nil
 }
 
 // label has the label on the namespace, or not.

@@ -20,19 +20,22 @@ import (
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
-// SetupWithManager adds the reconciler to mgr. id tells the ID of this cluster.
-func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error)) error {
-	r := &Reconciler{Client: mgr.GetClient(), ID: id, now: metav1.Now}
+// SetupWithManager adds the reconciler to mgr. id tells the ID of this cluster; liqoNamespace is where the
+// installation lives.
+func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error), liqoNamespace string) error {
+	r := &Reconciler{Client: mgr.GetClient(), ID: id, LiqoNamespace: liqoNamespace, now: metav1.Now}
 	virtual := predicate.NewPredicateFuncs(func(n client.Object) bool {
 		return n.GetLabels()[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("namespaceoffloading").
 		For(new(offloadingv1beta1.NamespaceOffloading)).
-		// The label: also of a namespace whose NamespaceOffloading went while nobody looked.
+		// The label: also of a namespace whose NamespaceOffloading went while nobody looked. And what keeps it here.
 		WatchesMetadata(new(corev1.Namespace), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request { return []ctrl.Request{of(o.GetName())} }),
 			builder.WithPredicates(predicate.Funcs{
-				CreateFunc:  func(e event.CreateEvent) bool { return labelled(e.Object) },
-				UpdateFunc:  func(e event.UpdateEvent) bool { return labelled(e.ObjectOld) || labelled(e.ObjectNew) },
+				UpdateFunc: func(e event.UpdateEvent) bool {
+					return labelled(e.ObjectOld) || labelled(e.ObjectNew) ||
+						e.ObjectOld.GetLabels()[networkingv1beta1.LabelTenantNamespace] != e.ObjectNew.GetLabels()[networkingv1beta1.LabelTenantNamespace]
+				},
 				DeleteFunc:  func(event.DeleteEvent) bool { return false },
 				GenericFunc: func(event.GenericEvent) bool { return false },
 			})).

@@ -17,6 +17,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/objectname"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // maxNamespace is the length of the longest name of a namespace: that of an RFC 1123 label.
@@ -34,9 +35,27 @@ func RemoteName(o *offloadingv1beta1.NamespaceOffloading, own string) string {
 	return objectname.Shorten(o.Namespace+"-"+own, maxNamespace)
 }
 
-// Offloads tells whether o asks for namespaces: it is the one of its namespace, and not being deleted.
-func Offloads(o *offloadingv1beta1.NamespaceOffloading) bool {
-	return o.Name == offloadingv1beta1.NamespaceOffloadingName && o.DeletionTimestamp.IsZero()
+// Offloads tells whether o asks for namespaces: it is the one of its namespace, and not being deleted, and the namespace
+// is not kept here. kept says why it is; empty: it is not.
+func Offloads(o *offloadingv1beta1.NamespaceOffloading, kept string) bool {
+	return kept == "" && o.Name == offloadingv1beta1.NamespaceOffloadingName && o.DeletionTimestamp.IsZero()
+}
+
+// Kept returns what says why a namespace is never offloaded; empty: it can be. namespaces are all there are: one that is
+// not among them is kept, as nobody knows its labels. liqoNamespace is where the installation lives.
+func Kept(namespaces []metav1.PartialObjectMetadata, liqoNamespace string) func(name string) string {
+	kept := make(map[string]string, len(namespaces))
+	for i := range namespaces {
+		n := &namespaces[i]
+		kept[n.Name] = reserved.FromOffloading(n.Name, n.Labels, liqoNamespace)
+	}
+	return func(name string) string {
+		why, known := kept[name]
+		if !known {
+			return "namespace " + name + " is not known yet"
+		}
+		return why
+	}
 }
 
 // Consumer is the cluster that a namespace here was made for.
@@ -152,18 +171,20 @@ func SelectsAny(o *offloadingv1beta1.NamespaceOffloading, nodes []Node) (bool, e
 }
 
 // Mapping is what a provider with these virtual nodes is asked for: names of namespaces here, and there; own is the ID of this
-// cluster. A NamespaceOffloading whose selector means nothing selects no cluster; its status says so.
+// cluster, and kept says why a namespace is never offloaded. A NamespaceOffloading whose selector means nothing selects no
+// cluster; its status says so.
 //
 //	a NamespaceOffloading                      entry
 //	selects one of the virtual nodes           its namespace -> the name there
 //	selects none of them                       -
 //	is being deleted, or has another name      -
 //	is gone                                    -
-func Mapping(own string, nodes []Node, offloadings []offloadingv1beta1.NamespaceOffloading) map[string]string {
+//	is in a namespace that is kept here        -
+func Mapping(own string, nodes []Node, offloadings []offloadingv1beta1.NamespaceOffloading, kept func(namespace string) string) map[string]string {
 	mapping := map[string]string{}
 	for i := range offloadings {
 		o := &offloadings[i]
-		if !Offloads(o) {
+		if !Offloads(o, kept(o.Namespace)) {
 			continue
 		}
 		if selected, err := SelectsAny(o, nodes); err == nil && selected {

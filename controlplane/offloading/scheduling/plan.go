@@ -14,14 +14,15 @@ import (
 var Added = corev1.Toleration{Key: offloadingv1beta1.TaintNotAllowed, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 
 // Tolerate tells whether pods that were made before their namespace was offloaded get the toleration: only if they may
-// then run on every virtual node there is. Which nodes a pod may run on cannot be narrowed any more.
+// then run on every virtual node there is. Which nodes a pod may run on cannot be narrowed any more. kept says why the
+// namespace is never offloaded; empty: it can be.
 //
 //	strategy                 selector                         pods made before
 //	LocalAndRemote, Remote   selects every virtual node       tolerate virtual nodes; with Remote they may run here too
 //	                         does not, or means nothing       stay as they are: somebody must make them anew
 //	Local                    whatever                         stay as they are
-func Tolerate(o *offloadingv1beta1.NamespaceOffloading, nodes []placement.Node) bool {
-	if !placement.Offloads(o) || o.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalPodOffloadingStrategy || len(nodes) == 0 {
+func Tolerate(o *offloadingv1beta1.NamespaceOffloading, kept string, nodes []placement.Node) bool {
+	if !placement.Offloads(o, kept) || o.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalPodOffloadingStrategy || len(nodes) == 0 {
 		return false
 	}
 	for _, n := range nodes {
@@ -37,9 +38,9 @@ func Waits(p *corev1.Pod) bool { return waits(p) && !forVirtual(p) && !reflectio
 
 // Hopeless tells whether p waits for a virtual node alone, and could not run there: it needs a PersistentVolume. The
 // scheduler waits for that, so that no virtual kubelet ever says so.
-func Hopeless(p *corev1.Pod, o *offloadingv1beta1.NamespaceOffloading) bool {
+func Hopeless(p *corev1.Pod, o *offloadingv1beta1.NamespaceOffloading, kept string) bool {
 	class := p.Spec.RuntimeClassName
-	return waits(p) && forVirtual(p) && reflection.NeedsVolume(&p.Spec) && placement.Offloads(o) &&
+	return waits(p) && forVirtual(p) && reflection.NeedsVolume(&p.Spec) && placement.Offloads(o, kept) &&
 		(o.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy || class != nil && *class == offloadingv1beta1.RuntimeClassName)
 }
 

@@ -35,12 +35,15 @@ func TestTolerate(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading"}}
 			o.Spec.PodOffloadingStrategy, o.Spec.ClusterSelector.NodeSelectorTerms = tt.strategy, tt.terms
-			if got := scheduling.Tolerate(o, tt.nodes); got != tt.want {
+			if got := scheduling.Tolerate(o, "", tt.nodes); got != tt.want {
 				t.Errorf("%v", got)
+			}
+			if scheduling.Tolerate(o, "it is kept", tt.nodes) {
+				t.Error("also in a namespace that is kept here")
 			}
 			now := metav1.Now()
 			o.DeletionTimestamp = &now
-			if scheduling.Tolerate(o, tt.nodes) {
+			if scheduling.Tolerate(o, "", tt.nodes) {
 				t.Error("also while it is being deleted")
 			}
 		})
@@ -73,7 +76,7 @@ func TestHopeless(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading"}}
 			o.Spec.PodOffloadingStrategy = tt.strategy
-			if got := scheduling.Hopeless(&corev1.Pod{Spec: tt.spec, Status: corev1.PodStatus{Phase: corev1.PodPending}}, o); got != tt.want {
+			if got := scheduling.Hopeless(&corev1.Pod{Spec: tt.spec, Status: corev1.PodStatus{Phase: corev1.PodPending}}, o, ""); got != tt.want {
 				t.Errorf("%v", got)
 			}
 		})

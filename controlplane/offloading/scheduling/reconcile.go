@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 	"github.com/sluice-net/sluice/reflection"
 )
 
@@ -37,6 +38,8 @@ type Reconciler struct {
 	// Reader reads past the cache, which does not hold whole pods.
 	Reader   client.Reader
 	Recorder events.EventRecorder
+	// LiqoNamespace is where the installation lives.
+	LiqoNamespace string
 
 	mu sync.Mutex
 	// told are the pods of each namespace that were told why they do not run.
@@ -69,9 +72,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.InNamespace(req.Namespace)); err != nil {
 		return ctrl.Result{}, err
 	}
-	errs := []error{r.tell(ctx, o, pods.Items)}
+	kept := reserved.FromOffloading(ns.Name, ns.Labels, r.LiqoNamespace)
+	errs := []error{r.tell(ctx, o, kept, pods.Items)}
 	// Without the label new pods are not changed either, and the label wakes this.
-	if !labelled(ns) || !Tolerate(o, nodes) {
+	if !labelled(ns) || !Tolerate(o, kept, nodes) {
 		return ctrl.Result{}, errors.Join(errs...)
 	}
 	for i := range pods.Items {
@@ -83,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // tell tells the pods that can run neither here nor there why, each once.
-func (r *Reconciler) tell(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, pods []corev1.Pod) error {
+func (r *Reconciler) tell(ctx context.Context, o *offloadingv1beta1.NamespaceOffloading, kept string, pods []corev1.Pod) error {
 	r.mu.Lock()
 	told := r.told[o.Namespace]
 	r.mu.Unlock()
@@ -91,7 +95,7 @@ func (r *Reconciler) tell(ctx context.Context, o *offloadingv1beta1.NamespaceOff
 	var errs []error
 	for i := range pods {
 		p := &pods[i]
-		if !Hopeless(p, o) {
+		if !Hopeless(p, o, kept) {
 			continue
 		}
 		if !told[p.UID] {
@@ -148,9 +152,9 @@ func (r *Reconciler) nodes(ctx context.Context) (all []placement.Node, err error
 	return all, nil
 }
 
-// SetupWithManager adds the reconciler to mgr.
-func SetupWithManager(mgr ctrl.Manager) error {
-	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller")}
+// SetupWithManager adds the reconciler to mgr; liqoNamespace is where the installation lives.
+func SetupWithManager(mgr ctrl.Manager, liqoNamespace string) error {
+	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), LiqoNamespace: liqoNamespace}
 	namespace := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace()}}}
 	})

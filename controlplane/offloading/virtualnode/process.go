@@ -437,10 +437,15 @@ func (r *processes) gather(ctx context.Context, req ctrl.Request) (Facts, []offl
 	if err := r.List(ctx, &offloadings, client.UnsafeDisableDeepCopy); err != nil {
 		return f, nil, err
 	}
+	var namespaces metav1.PartialObjectMetadataList
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := r.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return f, nil, err
+	}
 	// As the NamespaceMap has them, but not by it: the provider may write there.
 	stand := placement.Nodes(all.Items, nodes.Items, req.Namespace, req.Name)
 	stand = append(stand, placement.LeftOver(stand, nodes.Items, req.Name)...)
-	f.Offloaded = slices.Sorted(maps.Keys(placement.Mapping(f.Own, stand, offloadings.Items)))
+	f.Offloaded = slices.Sorted(maps.Keys(placement.Mapping(f.Own, stand, offloadings.Items, placement.Kept(namespaces.Items, r.liqoNamespace))))
 	d := new(appsv1.Deployment)
 	switch err := r.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: processName}, d); {
 	case err == nil:
