@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -355,10 +356,12 @@ func (p *Plane) Stop() {
 	}
 }
 
-// run starts a program of the control plane with its output in a file of its name.
+// run starts a program of the control plane with its output in a file of its name. It
+// computes on one processor: other planes and tests keep the rest busy, and what it does
+// to use several at once costs more than it gains.
 func (p *Plane) run(name string, args ...string) (*process.Process, error) {
 	return process.Command{
-		Program: filepath.Join(p.Bin, name), Args: args, Env: append(os.Environ(), process.RareCollection...),
+		Program: filepath.Join(p.Bin, name), Args: args, Env: slices.Concat(os.Environ(), process.RareCollection, []string{"GOMAXPROCS=1"}),
 		Dir: p.Dir, Log: p.path(name + ".log"),
 	}.Start()
 }

@@ -372,7 +372,9 @@ func TestDirectsUseEachCounterOnce(t *testing.T) {
 				d := p.NewDirect(batch, nil)
 				d.bind = bind
 				bufs, sizes := make([][]byte, batch), make([]int, batch)
-				wg.Go(func() {
+				wg.Add(1)
+				go func() {
+					defer wg.Done()
 					for {
 						for i := range bufs {
 							bufs[i] = append(make([]byte, MessageTransportHeaderSize, 128), directPacket("10.0.0.1", "10.0.0.2", 40)...)
@@ -383,7 +385,7 @@ func TestDirectsUseEachCounterOnce(t *testing.T) {
 						}
 						d.Send(bufs, sizes)
 					}
-				})
+				}()
 			}
 			if expire {
 				p.peer.ExpireCurrentKeypairs()
@@ -397,8 +399,8 @@ func TestDirectsUseEachCounterOnce(t *testing.T) {
 			if n := len(bind.used); !expire && n < left-senders*batch {
 				t.Errorf("%d counters were used of %d", n, left)
 			}
-			if over := p.keys.sendNonce.Load() - RejectAfterMessages; over > senders*batch {
-				t.Errorf("the counter is %d beyond the last", over)
+			if end := p.keys.sendNonce.Load(); end > RejectAfterMessages+senders*batch {
+				t.Errorf("the counter is %d beyond the last", end-RejectAfterMessages)
 			}
 		})
 	}
