@@ -329,6 +329,14 @@ func testVirtualNode(t *testing.T, rome *side) {
 	if err := peering.CreateVirtualNode(ctx, rome.access, m, spec, "nothing", options(), nil); err == nil || !strings.Contains(err.Error(), "there is no ResourceSlice liqo-tenant-milan/nothing") {
 		t.Error(err)
 	}
+	machine := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "machine"}}
+	rome.Create(t, machine)
+	err := peering.CreateVirtualNode(ctx, rome.access, peering.Metadata{Name: "machine", RemoteClusterID: "milan"}, spec, "milan", options(), nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "there is a Node machine, and it is not a virtual node for cluster milan; nothing was changed: choose another name for the virtual node") {
+		t.Error(err)
+	}
+	rome.absent(t, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "machine"}})
+	rome.Delete(t, machine)
 	for range 2 {
 		var s told
 		if err := peering.CreateVirtualNode(ctx, rome.access, m, spec, "milan", options(), s.tell); err != nil {

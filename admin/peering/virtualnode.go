@@ -48,12 +48,30 @@ func CreateVirtualNode(ctx context.Context, consumer *access.Cluster, m Metadata
 	}
 	m.Namespace = e.namespace
 	wanted := NewVirtualNode(m, spec)
+	if err := e.nodeNameFree(ctx, wanted.Name); err != nil {
+		return err
+	}
 	var p plan
 	made := p.add(nil, e.virtualNodeMade(wanted, slice))
 	if spec.CreateNode == nil || *spec.CreateNode {
 		p.add(after(made), e.nodeReady(wanted.Name))
 	}
 	return p.run(ctx, tell)
+}
+
+// nodeNameFree refuses the name of a Node that does not stand for the peer, such as that of a machine. Whether there is one is
+// unknown to those who may not see Nodes.
+func (e *end) nodeNameFree(ctx context.Context, name string) error {
+	n := new(corev1.Node)
+	switch err := e.Client.Get(ctx, client.ObjectKey{Name: name}, n); {
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return e.Explain("read Node "+name, err)
+	case n.Labels[networkingv1beta1.LabelNodeType] != networkingv1beta1.NodeTypeVirtual || n.Labels[networkingv1beta1.LabelRemoteClusterID] != e.peer.id:
+		return e.Errorf("there is a Node %s, and it is not a virtual node for cluster %s; nothing was changed: choose another name for the virtual node", name, e.peer.id)
+	}
+	return nil
 }
 
 // virtualNodeMade makes a virtual node, from a ResourceSlice if one is named.
