@@ -11,6 +11,8 @@ const (
 	waiting standing = iota
 	// mapped means that there is a namespace at the provider.
 	mapped
+	// ending means that the namespace at the provider is being removed: nothing may be made, and what is gone stays gone.
+	ending
 	// unmapped means that nobody wants one, and there is none.
 	unmapped
 )
@@ -26,6 +28,8 @@ func stand(m *offloadingv1beta1.NamespaceMap, namespace string) (there string, s
 	switch {
 	case answered && desired && current.Phase == offloadingv1beta1.MappingAccepted && current.RemoteNamespace != "":
 		return current.RemoteNamespace, mapped
+	case answered && current.Phase == offloadingv1beta1.MappingTerminating && current.RemoteNamespace != "":
+		return current.RemoteNamespace, ending
 	case answered || desired:
 		return "", waiting
 	}

@@ -214,12 +214,12 @@ func patchChanged(a, b *offloadingv1beta1.VirtualNode) bool {
 	return a != nil && !equality.Semantic.DeepEqual(a.Spec.OffloadingPatch, b.Spec.OffloadingPatch)
 }
 
-// enqueueStray has workers look at pods whose namespace does not stand at the provider.
+// enqueueStray has workers look at pods whose namespace does not stand at the provider, or is being removed there.
 func (n *node) enqueueStray() {
 	_, _, pods := n.parts()
 	m := n.k.namespaceMap()
 	for _, p := range pods.list() {
-		if _, s := stand(m, p.Namespace); s == unmapped {
+		if _, s := stand(m, p.Namespace); s == unmapped || s == ending {
 			n.enqueue(p.Namespace, p.Name)
 		}
 	}

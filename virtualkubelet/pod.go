@@ -31,9 +31,10 @@ import (
 //	gone            there                    the ShadowPod is deleted
 //	ended           whatever                 nothing
 //
-// Where the namespace does not stand at the provider, or not all that is there is known, nothing is made or removed. Neither
-// is where the Node is not ours: the pods on it are another's, and those here are not even written. While there is no Node at
-// all, what is left of pods that are gone is still deleted at the provider.
+// Where the namespace does not stand at the provider, or not all that is there is known, nothing is made or removed; windUp
+// says what is done while it is being removed there. Nothing is either where the Node is not ours: the pods on it are another's,
+// and those here are not even written. While there is no Node at all, what is left of pods that are gone is still deleted at
+// the provider.
 func (k *Kubelet) pod(ctx context.Context, at key) error {
 	n := k.node(at.node)
 	if n == nil {
@@ -61,6 +62,13 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		k.made.Delete(at)
 		s.space(at.namespace).miss() // a ShadowPod is to be deleted, perhaps
 		return nil
+	case standing == ending:
+		sp := s.space(at.namespace)
+		sp.miss() // it may be made again
+		if !sp.synced() || sp.there != there {
+			return nil
+		}
+		return k.windUp(ctx, n, here, s, sp)
 	case standing != mapped: // the node looks again when the NamespaceMap changes
 		sp := s.space(at.namespace)
 		sp.miss()
