@@ -164,9 +164,9 @@ func offloadedPods(c *cluster) (out []Finding) {
 //	                        - none is selected                       that
 //	                        - those that are selected are not ready  what the first says, or that the provider has drained
 //	                                                                 this cluster
-//	                        - it does not tolerate virtual nodes     it was made before
 //	                        - it can run there alone, and needs a    that volume
 //	                          PersistentVolume
+//	                        - it does not tolerate virtual nodes     it was made before
 //	                        - none of that                           what the scheduler says
 //	                        its namespace is not offloaded, and it   that
 //	                        asks for a virtual node
@@ -193,7 +193,7 @@ func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 	switch {
 	case of == nil && placement.OnlyVirtual(p):
 		return notOffloaded(p), true
-	case of == nil:
+	case of == nil, reflection.NeedsVolume(&p.Spec) && !onlyThere(p, of): // it stays here
 		return t, false
 	}
 	return c.whyUnscheduled(p, of, p.Status.Conditions[scheduled].Message), true
@@ -239,15 +239,20 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 	if !ready && first != (trouble{}) {
 		return first
 	}
+	if reflection.NeedsVolume(&p.Spec) {
+		return trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), remedies["FailedReflection"] + ": another podOffloadingStrategy than Remote"}
+	}
 	if !slices.ContainsFunc(p.Spec.Tolerations, toleratesVirtual) && !placement.ByRuntimeClass(p) {
 		return trouble{"it does not tolerate virtual nodes: it was made before its namespace was offloaded, or this API server serves no MutatingAdmissionPolicy (Kubernetes 1.36)",
 			"make it anew: delete it if a controller has made it; before Kubernetes 1.36 give it the runtime class " + offloadingv1beta1.RuntimeClassName}
 	}
-	if strategy := of.Spec.PodOffloadingStrategy; (strategy == offloadingv1beta1.RemotePodOffloadingStrategy || placement.OnlyVirtual(p)) && reflection.NeedsVolume(&p.Spec) {
-		return trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), remedies["FailedReflection"] + ": another podOffloadingStrategy than Remote"}
-	}
 	return trouble{"no node has room for it, here or at a provider: " + scheduler,
 		"end other pods, lower its requests, or ask a provider for more: kubectl edit rslice, liqoctl create resourceslice"}
+}
+
+// onlyThere tells whether a pod of an offloaded namespace can run on virtual nodes alone.
+func onlyThere(p *corev1.Pod, of *offloadingv1beta1.NamespaceOffloading) bool {
+	return of.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy || placement.OnlyVirtual(p)
 }
 
 // drained is that the provider of a virtual node has drained this cluster.

@@ -105,6 +105,14 @@ func TestWhyPending(t *testing.T) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 			return p
 		}, "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded", "keep the pod here"},
+		{"with a claim, which keeps it here", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "")
+			p.Spec.Tolerations = nil // it gets none
+			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+			return p
+		}, "", ""},
 		{"with a claim of its own, of runtime class liqo", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			w.offload("shop")
