@@ -14,8 +14,8 @@ import (
 // controller.Options.NewQueue of controller-runtime takes.
 type New[T comparable] = func(name string, failures workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T]
 
-// By has queues with a line for each party that whose names. It is called once for each object that begins to wait, while
-// the queue is locked: it must not wait.
+// By has queues with a line for each party that whose names. It is called once for each object that begins to wait, before
+// the next turn is given: a controller gives none until its caches have everything. The queue is locked: it must not wait.
 func By[T comparable](whose func(T) string) New[T] {
 	return func(name string, failures workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 		return workqueue.NewTypedRateLimitingQueueWithConfig(failures, workqueue.TypedRateLimitingQueueConfig[T]{
@@ -46,6 +46,8 @@ func ByNamespace[T request](name string, failures workqueue.TypedRateLimiter[T])
 // lines are the storage of a queue, which locks them.
 type lines[T comparable] struct {
 	whose func(T) string
+	// added are those that are in no line yet.
+	added []T
 	of    map[string][]T
 	// turns are those who have something in their lines, next first.
 	turns []string
@@ -57,12 +59,21 @@ func (*lines[T]) Touch(T) {}
 
 // Push implements [workqueue.Queue].
 func (l *lines[T]) Push(r T) {
-	who := l.whose(r)
-	if len(l.of[who]) == 0 {
-		l.turns = append(l.turns, who)
-	}
-	l.of[who] = append(l.of[who], r)
+	l.added = append(l.added, r)
 	l.n++
+}
+
+// line puts what was added in line.
+func (l *lines[T]) line() {
+	for _, r := range l.added {
+		who := l.whose(r)
+		if len(l.of[who]) == 0 {
+			l.turns = append(l.turns, who)
+		}
+		l.of[who] = append(l.of[who], r)
+	}
+	clear(l.added)
+	l.added = l.added[:0]
 }
 
 // Len implements [workqueue.Queue].
@@ -70,6 +81,7 @@ func (l *lines[T]) Len() int { return l.n }
 
 // Pop implements [workqueue.Queue].
 func (l *lines[T]) Pop() T {
+	l.line()
 	who := l.turns[0]
 	l.turns = l.turns[1:]
 	line := l.of[who]

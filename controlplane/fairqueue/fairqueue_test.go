@@ -3,6 +3,7 @@ package fairqueue_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -115,5 +116,29 @@ func TestOnce(t *testing.T) {
 	q.Done(a)
 	if q.Len() != 0 {
 		t.Errorf("%d are left", q.Len())
+	}
+}
+
+// TestKnownLate: what is added before it is known whose it is stands in the line of whom it belongs to when turns are given.
+func TestKnownLate(t *testing.T) {
+	known := false
+	q := fairqueue.By(func(r ctrl.Request) string {
+		if !known {
+			return r.Namespace
+		}
+		return r.Namespace[:1]
+	})("", workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer q.ShutDown()
+	for _, namespace := range []string{"a1", "a2", "a3", "b1"} {
+		q.Add(request(namespace, 0))
+	}
+	known = true
+	var got []string
+	for range 4 {
+		r, _ := q.Get()
+		got = append(got, r.Namespace)
+	}
+	if want := []string{"a1", "b1", "a2", "a3"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -11,14 +11,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -66,7 +64,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 	if err != nil {
 		return err
 	}
-	whose, err := consumerOf(mgr, made)
+	whose, err := consumerOf(made)
 	if err != nil {
 		return err
 	}
@@ -131,15 +129,11 @@ func namespaceCache(mgr ctrl.Manager) (cache.Cache, error) {
 
 // consumerOf tells for whom the namespace of an object was made: a consumer may have many. It is the namespace itself that it
 // tells if none was, and until namespaces knows all, as it must not wait.
-func consumerOf(mgr ctrl.Manager, namespaces cache.Cache) (func(ctrl.Request) string, error) {
-	var known atomic.Bool
-	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		known.Store(namespaces.WaitForCacheSync(ctx))
-		return nil
-	}))
+func consumerOf(namespaces cache.Cache) (func(ctrl.Request) string, error) {
+	all, err := namespaces.GetInformer(context.Background(), new(corev1.Namespace), cache.BlockUntilSynced(false))
 	return func(r ctrl.Request) string {
 		n := new(corev1.Namespace)
-		if known.Load() && namespaces.Get(context.Background(), client.ObjectKey{Name: r.Namespace}, n, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
+		if all.HasSynced() && namespaces.Get(context.Background(), client.ObjectKey{Name: r.Namespace}, n, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
 			if c, ok := placement.ConsumerOf(n); ok {
 				return c.ID
 			}
