@@ -137,6 +137,13 @@ func (s *site) mapping(namespace, name string, want ...string) {
 		if err := s.Get(ctx, namespace, name, &m); err != nil {
 			return err
 		}
+		for local, s := range m.Status.CurrentMapping {
+			if (s.Message != "") != (s.Phase == offloadingv1beta1.MappingCreationLoopBackOff) {
+				return fmt.Errorf("of %s it says %v", local, s)
+			}
+			s.Message = ""
+			m.Status.CurrentMapping[local] = s
+		}
 		if !maps.Equal(m.Status.CurrentMapping, wanted) {
 			return fmt.Errorf("it has %v", m.Status.CurrentMapping)
 		}

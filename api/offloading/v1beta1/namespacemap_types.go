@@ -54,6 +54,8 @@ type RemoteNamespaceStatus struct {
 	RemoteNamespace string `json:"remoteNamespace,omitempty"`
 	// Phase says how it is.
 	Phase MappingPhase `json:"phase,omitempty"`
+	// Message says why, where it is CreationLoopBackOff. Other implementations do not have it.
+	Message string `json:"message,omitempty"`
 }
 
 // NamespaceMapList is a list of NamespaceMaps.

@@ -1,6 +1,7 @@
 package namespaceoffloading
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,6 +120,9 @@ func (f *Facts) required(p Provider) offloadingv1beta1.RemoteNamespaceCondition 
 	return c
 }
 
+// maxReason bounds a provider's text, in bytes.
+const maxReason = 300
+
 // ready is nil where there is nothing that could be.
 func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1.RemoteNamespaceCondition {
 	var state offloadingv1beta1.RemoteNamespaceStatus
@@ -136,7 +140,8 @@ func (f *Facts) ready(p Provider, selected bool, name string) *offloadingv1beta1
 	case state.RemoteNamespace != name:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, "the cluster has not answered yet"
 	case state.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
-		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" cannot be created: the cluster has drained this one's Tenant, has another namespace of that name, or reserves the name. Its administrator can find out"
+		why := "the cluster has drained this one's Tenant, has another namespace of that name, or reserves the name. Its administrator can find out"
+		c.Reason, c.Message = offloadingv1beta1.ReasonCreationLoopBackOff, there+" cannot be created: "+cmp.Or(text.Printable(state.Message, maxReason), why)
 	case state.Phase != offloadingv1beta1.MappingAccepted:
 		c.Reason, c.Message = offloadingv1beta1.ReasonCreating, there+" is being made"
 	case !f.Admits && f.Offloading.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy:

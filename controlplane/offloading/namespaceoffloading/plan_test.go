@@ -2,6 +2,7 @@ package namespaceoffloading_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,27 @@ func TestBuild(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBuildReason: the provider's reason is told as it gives it, but for what could steer a terminal, and only so much of it.
+func TestBuildReason(t *testing.T) {
+	for message, want := range map[string]string{
+		"":                                  "Its administrator can find out",
+		"the consumer has 100 namespaces":   "cannot be created: the consumer has 100 namespaces",
+		"\x1b[2Jno":                         "cannot be created:  [2Jno",
+		strings.Repeat("because ", 100_000): "...",
+	} {
+		m := new(offloadingv1beta1.NamespaceMap)
+		m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"demo": {RemoteNamespace: "demo-rome", Phase: offloadingv1beta1.MappingCreationLoopBackOff, Message: message}}
+		s := namespaceoffloading.Build(namespaceoffloading.Facts{
+			Offloading: &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "offloading"}}, Own: "rome", Admits: true,
+			Providers: map[string]namespaceoffloading.Provider{"milan": {Nodes: []placement.Node{{Name: "milan"}}, Map: m}},
+		})
+		got := s.RemoteNamespacesConditions["milan"][1].Message
+		if !strings.HasSuffix(got, want) || len(got) > 400 {
+			t.Errorf("%.40q: %q", message, got)
+		}
 	}
 }
 

@@ -50,6 +50,9 @@ type Facts struct {
 	Uncounted []corev1.ResourceName
 }
 
+// maxMessage bounds what is told of one namespace, in bytes: a NamespaceMap has up to 1000.
+const maxMessage = 300
+
 // Plan says what is to be.
 type Plan struct {
 	// Ensure are the namespaces that are to be, by their names at the consumer.
@@ -106,7 +109,7 @@ func Build(f Facts) Plan {
 		if why == "" {
 			taken[remote] = local
 		}
-		p.Mapping[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase}
+		p.Mapping[local] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: phase, Message: text.Cut(why, maxMessage)}
 	}
 	for i := range f.Namespaces {
 		n := &f.Namespaces[i]

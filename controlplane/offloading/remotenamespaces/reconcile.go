@@ -187,9 +187,10 @@ func (r *Reconciler) ensure(ctx context.Context, f Facts, p *Plan) error {
 			continue
 		}
 		status := p.Mapping[local]
-		status.Phase = offloadingv1beta1.MappingCreationLoopBackOff
+		why, refused := apply.Refusal(err) // the rest of an error is none of the consumer's business
+		status.Phase, status.Message = offloadingv1beta1.MappingCreationLoopBackOff, text.Cut(why, maxMessage)
 		p.Mapping[local], p.Refused[local] = status, err.Error()
-		if _, refused := apply.Refusal(err); !refused && !apierrors.IsAlreadyExists(err) {
+		if !refused && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
