@@ -39,9 +39,8 @@ func Waits(p *corev1.Pod) bool { return waits(p) && !forVirtual(p) && !reflectio
 // Hopeless tells whether p waits for a virtual node alone, and could not run there: it needs a PersistentVolume. The
 // scheduler waits for that, so that no virtual kubelet ever says so.
 func Hopeless(p *corev1.Pod, o *offloadingv1beta1.NamespaceOffloading, kept string) bool {
-	class := p.Spec.RuntimeClassName
 	return waits(p) && forVirtual(p) && reflection.NeedsVolume(&p.Spec) && placement.Offloads(o, kept) &&
-		(o.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy || class != nil && *class == offloadingv1beta1.RuntimeClassName)
+		(o.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy || placement.OnlyVirtual(p))
 }
 
 // concerns tells whether a pod is to be looked at when its namespace is offloaded.
@@ -55,8 +54,7 @@ func waits(p *corev1.Pod) bool {
 
 // forVirtual tells whether p could be scheduled onto a virtual node.
 func forVirtual(p *corev1.Pod) bool {
-	class := p.Spec.RuntimeClassName
-	return class != nil && *class == offloadingv1beta1.RuntimeClassName || slices.ContainsFunc(p.Spec.Tolerations, tolerates)
+	return placement.ByRuntimeClass(p) || slices.ContainsFunc(p.Spec.Tolerations, tolerates)
 }
 
 // tolerates tells whether a pod with t may be scheduled onto a virtual node.
