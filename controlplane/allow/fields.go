@@ -47,13 +47,13 @@ func Service(spec *corev1.ServiceSpec, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return check(object, service, path)
+	return check(object, service, path, beyond)
 }
 
 // ServiceMonitor says which field of the spec of a ServiceMonitor of the Prometheus
 // operator is not allowed in a namespace; nil: all are. Path is where the spec is.
 func ServiceMonitor(spec map[string]any, namespace, path string) error {
-	if err := check(spec, serviceMonitor, path); err != nil {
+	if err := check(spec, serviceMonitor, path, beyond); err != nil {
 		return err
 	}
 	selector, _ := spec["namespaceSelector"].(map[string]any)
@@ -66,26 +66,32 @@ func ServiceMonitor(spec map[string]any, namespace, path string) error {
 	return nil
 }
 
-// check compares v, which is at path, with a list.
-func check(v any, allowed fields, path string) error {
+// What is said of a field that is not on a list.
+const (
+	beyond  = "is not allowed: it reaches further than the right to write this object does"
+	foreign = "is not allowed in a pod of another cluster"
+)
+
+// check compares v, which is at path, with a list; why is what is said of a field that is not on it.
+func check(v any, allowed fields, path, why string) error {
 	switch v := v.(type) {
 	case map[string]any:
 		// In order, so that the same spec gets the same message.
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			below, ok := allowed[key]
 			if !ok {
-				return fmt.Errorf("%s.%s is not allowed: it reaches further than the right to write this object does", path, key)
+				return fmt.Errorf("%s.%s %s", path, key, why)
 			}
 			if below == nil {
 				continue
 			}
-			if err := check(v[key], below, path+"."+key); err != nil {
+			if err := check(v[key], below, path+"."+key, why); err != nil {
 				return err
 			}
 		}
 	case []any:
 		for i := range v {
-			if err := check(v[i], allowed, path+"["+strconv.Itoa(i)+"]"); err != nil {
+			if err := check(v[i], allowed, path+"["+strconv.Itoa(i)+"]", why); err != nil {
 				return err
 			}
 		}

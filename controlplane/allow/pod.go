@@ -50,7 +50,7 @@ const longestGracePeriod = 3600
 var pod = fields{
 	"activeDeadlineSeconds": nil, "affinity": {"nodeAffinity": nil, "podAffinity": podAffinity, "podAntiAffinity": podAffinity}, "containers": container, "dnsConfig": nil, "dnsPolicy": nil,
 	"enableServiceLinks": nil, "hostAliases": nil, "hostIPC": nil, "hostNetwork": nil, "hostPID": nil, "hostUsers": nil,
-	"hostname": nil, "imagePullSecrets": nil, "initContainers": container, "nodeSelector": nil, "os": nil, "readinessGates": nil,
+	"hostname": nil, "hostnameOverride": nil, "imagePullSecrets": nil, "initContainers": container, "nodeSelector": nil, "os": nil, "readinessGates": nil,
 	"resources": quantities, "restartPolicy": nil, "securityContext": nil, "setHostnameAsFQDN": nil, "shareProcessNamespace": nil,
 	"subdomain": nil, "terminationGracePeriodSeconds": nil, "tolerations": nil, "topologySpreadConstraints": nil,
 	"volumes": {
@@ -82,7 +82,7 @@ func Pod(spec *corev1.PodSpec, path string) error {
 	if object["containers"] == nil {
 		delete(object, "containers") // the API server says that it is missing
 	}
-	return check(object, pod, path)
+	return check(object, pod, path, foreign)
 }
 
 // and is both lists.

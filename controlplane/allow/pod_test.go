@@ -22,9 +22,9 @@ func TestPod(t *testing.T) {
 		with    func(reflect.Value) *corev1.PodSpec
 	}{
 		{reflect.TypeFor[corev1.PodSpec](),
-			"activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork hostPID hostUsers hostname imagePullSecrets nodeSelector os readinessGates restartPolicy securityContext setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints",
+			"activeDeadlineSeconds automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride imagePullSecrets nodeSelector os readinessGates restartPolicy securityContext setHostnameAsFQDN shareProcessNamespace subdomain terminationGracePeriodSeconds tolerations topologySpreadConstraints",
 			// With everything in them: those below are judged field by field. The rest is the provider's.
-			"affinity containers initContainers volumes resources ephemeralContainers evictionResponders hostnameOverride nodeName overhead preemptionPolicy priority priorityClassName resourceClaims runtimeClassName schedulerName schedulingGates schedulingGroup serviceAccount serviceAccountName",
+			"affinity containers initContainers volumes resources ephemeralContainers evictionResponders nodeName overhead preemptionPolicy priority priorityClassName resourceClaims runtimeClassName schedulerName schedulingGates schedulingGroup serviceAccount serviceAccountName",
 			"spec.pod.", func(v reflect.Value) *corev1.PodSpec { return v.Interface().(*corev1.PodSpec) }},
 		{reflect.TypeFor[corev1.Container](),
 			"args command env envFrom image imagePullPolicy name ports resizePolicy restartPolicy restartPolicyRules securityContext stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir",
