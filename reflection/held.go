@@ -26,7 +26,7 @@ var (
 		offloadingv1beta1.LabelOrigin, offloadingv1beta1.LabelDestination, offloadingv1beta1.LabelNodeName, offloadingv1beta1.LabelServiceAccountName,
 	}
 	heldAnnotations = []string{
-		AnnotationOriginUID, AnnotationHash, offloadingv1beta1.AnnotationServiceAccountPodName, offloadingv1beta1.AnnotationServiceAccountPodUID,
+		AnnotationOriginUID, AnnotationHash, AnnotationFollowed, offloadingv1beta1.AnnotationServiceAccountPodName, offloadingv1beta1.AnnotationServiceAccountPodUID,
 		offloadingv1beta1.AnnotationServiceAccountExpiration, offloadingv1beta1.AnnotationSkipReflection, offloadingv1beta1.AnnotationAllowReflection,
 	}
 )

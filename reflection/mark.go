@@ -18,6 +18,12 @@ const (
 	AnnotationOriginUID = "offloading.liqo.io/origin-uid"
 	// AnnotationHash is on each reflected object: a hash of what was written.
 	AnnotationHash = "offloading.liqo.io/reflected-hash"
+	// AnnotationFollowed is on each pod that a provider makes of a ShadowPod: a digest of what the pod follows of it. Other
+	// implementations do not have it.
+	AnnotationFollowed = "liqo.io/shadowpod-spec"
+	// SuffixResizing is behind the digest of a pod that follows its ShadowPod in all but its resources. It is there before a
+	// resize is asked for: whatever is answered, or not, the pod is looked at again.
+	SuffixResizing = "-resizing"
 )
 
 // Peering names the two clusters by their IDs.

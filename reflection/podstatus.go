@@ -3,6 +3,7 @@ package reflection
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +70,7 @@ func PodStatus(here, there *corev1.Pod, o StatusOptions) corev1.PodStatus {
 		InitContainerStatuses: containers(here.Spec.InitContainers, was.InitContainerStatuses, now.InitContainerStatuses),
 		ContainerStatuses:     containers(here.Spec.Containers, was.ContainerStatuses, now.ContainerStatuses),
 	}
-	out.Conditions = conditions(here, was.Conditions, now.Conditions, o)
+	out.Conditions = resizePending(conditions(here, was.Conditions, now.Conditions, o), here, there, o.Now)
 	if o.HostIP.IsValid() {
 		out.HostIP, out.HostIPs = o.HostIP.String(), []corev1.HostIP{{IP: o.HostIP.String()}}
 	}
@@ -196,6 +197,25 @@ func conditions(here *corev1.Pod, was, now []corev1.PodCondition, o StatusOption
 		out = append(out, c)
 	}
 	return out
+}
+
+// resizePending adds the condition that a kubelet has while a pod waits for resources, where the provider has not asked its
+// kubelet yet: its Quota has no room.
+func resizePending(list []corev1.PodCondition, here, there *corev1.Pod, now metav1.Time) []corev1.PodCondition {
+	asked := slices.ContainsFunc(list, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress
+	})
+	if asked || !strings.HasSuffix(there.Annotations[AnnotationFollowed], SuffixResizing) {
+		return list
+	}
+	c := corev1.PodCondition{
+		Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, ObservedGeneration: here.Generation,
+		LastTransitionTime: now, Message: "the provider has not given the pod these resources yet: its Events say why",
+	}
+	if i := slices.IndexFunc(here.Status.Conditions, func(had corev1.PodCondition) bool { return had.Type == c.Type && had.Status == c.Status }); i >= 0 {
+		c.LastTransitionTime = here.Status.Conditions[i].LastTransitionTime
+	}
+	return append(list, c)
 }
 
 // unready says why a pod is not ready here that is ready at the provider; empty: it is.

@@ -225,6 +225,41 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("deleted here as well it is %s", got.Phase)
 		}
 	})
+	t.Run("waits for resources that the provider has not asked its kubelet for", func(t *testing.T) {
+		pending := func(p *corev1.Pod) (got []corev1.PodCondition) {
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodResizePending {
+					got = append(got, c)
+				}
+			}
+			return got
+		}
+		p, there, o := local(), &corev1.Pod{Status: running("a", 2)}, options(t)
+		there.Annotations = map[string]string{AnnotationFollowed: "12ab" + SuffixResizing}
+		p.Status = PodStatus(p, there, o)
+		first := pending(p)
+		if len(first) != 1 || first[0].Status != corev1.ConditionTrue || first[0].Reason != corev1.PodReasonDeferred || !first[0].LastTransitionTime.Equal(&o.Now) {
+			t.Fatalf("%+v", first)
+		}
+		o.Now = metav1.NewTime(time.Unix(3000, 0))
+		if diff := cmp.Diff(p.Status, PodStatus(p, there, o)); diff != "" {
+			t.Errorf("changes without reason:\n%s", diff)
+		}
+		if held := HeldPod(there); !cmp.Equal(PodStatus(p, there, o), PodStatus(p, held, o)) {
+			t.Error("not by what is held of the pod")
+		}
+		there.Status.Conditions = append(there.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible})
+		p.Status = PodStatus(p, there, o)
+		if got := pending(p); len(got) != 1 || got[0].Reason != corev1.PodReasonInfeasible {
+			t.Errorf("the kubelet knows better: %+v", got)
+		}
+		there.Annotations[AnnotationFollowed] = "12ab"
+		there.Status.Conditions = running("a", 2).Conditions
+		p.Status = PodStatus(p, there, o)
+		if got := pending(p); len(got) != 0 {
+			t.Errorf("it has them: %+v", got)
+		}
+	})
 	t.Run("not ready while the provider is away", func(t *testing.T) {
 		p, there := local("example.org/lb"), &corev1.Pod{Status: running("a", 2)}
 		o := options(t)

@@ -65,6 +65,13 @@ func testOffloadedResized(t *testing.T, o *offloaded) {
 	})
 	resize(`{"cpu":"30m"}`)
 	o.says(t, p.Name, "QuotaExceeded", "30m of cpu are asked for; of 20, which are granted, other pods have 19990m")
+	lab.Eventually(t, patience, "the pod says that it waits for resources", func() error {
+		out, err := o.a.Kubectl("get", "pod", "-n", offloadedHere, p.Name, "-o", `jsonpath={.status.conditions[?(@.type=="PodResizePending")].reason}`)
+		if err == nil && strings.TrimSpace(out) != corev1.PodReasonDeferred {
+			err = fmt.Errorf("PodResizePending: %q", out)
+		}
+		return err
+	})
 	o.kubectl(t, o.a, "delete", "pod", "-n", offloadedHere, "large", "--wait=true", "--timeout="+patience.String())
 	has("30m", "24Mi")
 	resize(`{"cpu":"10m","memory":"16Mi"}`)

@@ -17,10 +17,8 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/controlplane/requests"
+	"github.com/sluice-net/sluice/reflection"
 )
-
-// annotationSpec is on each Pod: a digest of what it follows of the ShadowPod. The cache keeps no specs of Pods.
-const annotationSpec = "liqo.io/shadowpod-spec"
 
 // digest identifies what a Pod follows of a ShadowPod.
 func digest(s *raw) string {
@@ -52,7 +50,7 @@ func (r *Reconciler) change(ctx context.Context, s *raw, p placement.Consumer, c
 		_, err := r.follow(ctx, s, live, spec, follows)
 		return 0, err
 	}
-	if waits := (marks{spec: follows.spec + resizing}); live.Annotations[annotationSpec] != waits.spec {
+	if waits := (marks{spec: follows.spec + reflection.SuffixResizing}); live.Annotations[reflection.AnnotationFollowed] != waits.spec {
 		if live, err = r.follow(ctx, s, live, spec, waits); err != nil {
 			return 0, err
 		}
@@ -88,7 +86,7 @@ func (r *Reconciler) follow(ctx context.Context, s *raw, live *corev1.Pod, spec 
 
 // marks say on a Pod what it follows of its ShadowPod.
 type marks struct {
-	spec      string // [annotationSpec]
+	spec      string // [reflection.AnnotationFollowed]
 	resources string // [annotationResources]; empty: it stays
 }
 
@@ -96,7 +94,7 @@ func (m marks) put(p *corev1.Pod) {
 	if p.Annotations == nil {
 		p.Annotations = map[string]string{}
 	}
-	p.Annotations[annotationSpec] = m.spec
+	p.Annotations[reflection.AnnotationFollowed] = m.spec
 	if m.resources != "" {
 		p.Annotations[annotationResources] = m.resources
 	}

@@ -17,6 +17,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 func amounts(pairs ...string) corev1.ResourceList {
@@ -169,7 +170,7 @@ func TestPodOf(t *testing.T) {
 				"app": "web", "offloading.liqo.io/nodename": "milan", "liqo.io/managed-by": "shadowpod", "liqo.io/remote-cluster-id": "rome",
 				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "milan-1",
 			},
-			Annotations:     map[string]string{"note": "x", "offloading.liqo.io/origin-uid": "7", annotationSpec: digest(s), annotationMetadata: metadataOf(s).String(), annotationResources: resourcesOf(spec)},
+			Annotations:     map[string]string{"note": "x", "offloading.liqo.io/origin-uid": "7", reflection.AnnotationFollowed: digest(s), annotationMetadata: metadataOf(s).String(), annotationResources: resourcesOf(spec)},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: corev1.PodSpec{
@@ -295,7 +296,7 @@ func TestRelabel(t *testing.T) {
 		if diff := cmp.Diff(tt.wantNotes, kept(p.Annotations)); diff != "" {
 			t.Errorf("%s: annotations (-want +got)\n%s", tt.name, diff)
 		}
-		if p.Labels["liqo.io/managed-by"] != "shadowpod" || p.Labels["liqo.io/remote-cluster-id"] != "rome" || p.Annotations[annotationSpec] == "1" {
+		if p.Labels["liqo.io/managed-by"] != "shadowpod" || p.Labels["liqo.io/remote-cluster-id"] != "rome" || p.Annotations[reflection.AnnotationFollowed] == "1" {
 			t.Errorf("%s: %+v", tt.name, p.ObjectMeta)
 		}
 	}

@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.end(ctx, pod) // that of an earlier ShadowPod of the name
 	case err == nil && !s.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, apply.Delete(ctx, r.Client, pod)
-	case err == nil && pod.Annotations[annotationSpec] == digest(s):
+	case err == nil && pod.Annotations[reflection.AnnotationFollowed] == digest(s):
 		r.forget(req.NamespacedName)
 		if wait := phaseAfter(s, pod); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil

@@ -13,15 +13,12 @@ import (
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // annotationResources is on each Pod: a digest of the resources of the ShadowPod that it follows, or of which Kubernetes lets
 // it not. What this cluster has made of them stays until the ShadowPod asks for others.
 const annotationResources = "liqo.io/shadowpod-resources"
-
-// resizing is behind the digest of a Pod that follows a ShadowPod in all but its resources. It is there before a resize is
-// asked for: whatever is answered, or not, the Pod is looked at again.
-const resizing = "-resizing"
 
 // resourcesOf identifies the resources that a spec asks for, in whatever words.
 func resourcesOf(spec *corev1.PodSpec) string {
@@ -44,7 +41,7 @@ func resourcesOf(spec *corev1.PodSpec) string {
 // ShadowPod does not name stays: Kubernetes takes no request or limit away, and this cluster may have added it.
 func resized(live *corev1.Pod, want *corev1.PodSpec) *corev1.Pod {
 	follows := live.Annotations[annotationResources]
-	if follows == resourcesOf(want) && !strings.HasSuffix(live.Annotations[annotationSpec], resizing) { // else others may have been set
+	if follows == resourcesOf(want) && !strings.HasSuffix(live.Annotations[reflection.AnnotationFollowed], reflection.SuffixResizing) { // else others may have been set
 		return nil
 	}
 	to, differs := live.DeepCopy(), false

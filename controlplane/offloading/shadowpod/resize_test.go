@@ -15,6 +15,7 @@ import (
 
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/requests"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // sized are requests and limits of cpu; "": none.
@@ -57,7 +58,7 @@ func TestResized(t *testing.T) {
 			ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "RestartContainer"}}}}}, marks{}, new(sizes(sized("", ""), sized("2", "")))},
 		{"what this cluster has made of them stays", sizes(sized("", ""), sized("1", "3")), wanted, marks{"1", resourcesOf(&wanted)}, nil},
 		{"unless the ShadowPod asks for others", sizes(sized("", ""), sized("1", "3")), wanted, marks{"1", "2"}, new(sizes(sized("", ""), sized("2", "3")))},
-		{"or others were asked for, and it is not known whether they were set", sizes(sized("", ""), sized("1", "3")), wanted, marks{"1" + resizing, resourcesOf(&wanted)}, new(sizes(sized("", ""), sized("2", "3")))},
+		{"or others were asked for, and it is not known whether they were set", sizes(sized("", ""), sized("1", "3")), wanted, marks{"1" + reflection.SuffixResizing, resourcesOf(&wanted)}, new(sizes(sized("", ""), sized("2", "3")))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			live := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: tt.has}

@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/controlplane/requests"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // Workers is how many ShadowPods are looked at at the same time: a Deployment that is scaled up makes many.
@@ -100,8 +101,8 @@ func trimPod(o any) (any, error) {
 			ContainerStatuses: taken(p.Status.ContainerStatuses), InitContainerStatuses: taken(p.Status.InitContainerStatuses),
 		},
 	}
-	if spec, ok := p.Annotations[annotationSpec]; ok {
-		kept.Annotations = map[string]string{annotationSpec: spec}
+	if spec, ok := p.Annotations[reflection.AnnotationFollowed]; ok {
+		kept.Annotations = map[string]string{reflection.AnnotationFollowed: spec}
 	}
 	for _, c := range p.Spec.Containers {
 		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Resources: c.Resources})
