@@ -157,9 +157,18 @@ func closed(q *offloadingv1beta1.Quota, consumer string) (reason, why string) {
 	case q == nil:
 		return reasonNoQuota, "cluster " + consumer + " has been granted no resources that this pod could take: it needs a ResourceSlice that is accepted, of the name of the virtual node"
 	case q.Spec.Cordoned != nil && *q.Spec.Cordoned:
-		return reasonCordoned, "the provider has cordoned user " + q.Spec.User + ": it gets no more pods or resources"
+		return reasonCordoned, "the provider has cordoned " + grantOf(q, consumer) + " or its Tenant: it gets no more pods or resources"
 	}
 	return "", ""
+}
+
+// grantOf names what a Quota was made of, in the words of the commands of both clusters. A Quota does not tell whether the
+// ResourceSlice is cordoned or its Tenant, and one without an owner names its user.
+func grantOf(q *offloadingv1beta1.Quota, consumer string) string {
+	if owner := metav1.GetControllerOf(q); owner != nil {
+		return fmt.Sprintf("ResourceSlice %s of cluster %s", owner.Name, consumer)
+	}
+	return "user " + q.Spec.User
 }
 
 // stated says which container does not state what the Quota's enforcement wants; empty: all do.

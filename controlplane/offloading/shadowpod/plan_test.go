@@ -129,6 +129,25 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// TestClosed: what is told of a cordon names what the provider's commands name, and not the user of a certificate.
+func TestClosed(t *testing.T) {
+	s := authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "milan", UID: "1"}}
+	q := &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{User: "milan-a8a4", Cordoned: new(true)}}
+	const without = "the provider has cordoned user milan-a8a4 or its Tenant: it gets no more pods or resources"
+	if reason, why := closed(q, "rome"); reason != reasonCordoned || why != without {
+		t.Error(reason, why)
+	}
+	q.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&s, authv1beta1.GroupVersion.WithKind("ResourceSlice"))}
+	const want = "the provider has cordoned ResourceSlice milan of cluster rome or its Tenant: it gets no more pods or resources"
+	if reason, why := closed(q, "rome"); reason != reasonCordoned || why != want {
+		t.Error(reason, why)
+	}
+	q.Spec.Cordoned = nil
+	if reason, why := closed(q, "rome"); reason+why != "" {
+		t.Error(reason, why)
+	}
+}
+
 // TestLedgerAtOnce: many pods at the same time get what there is, and not more.
 func TestLedgerAtOnce(t *testing.T) {
 	l := newLedger()
