@@ -71,23 +71,20 @@ func (c Change) of(now authv1beta1.TenantCondition) (next authv1beta1.TenantCond
 }
 
 // ChangeTenant changes what the consumer of a Tenant may do, and waits until the controller has seen to it. A Tenant that
-// is in another state than the change is for stays as it is: that is a warning.
+// is in another state than the change is for stays as it is: that is a warning, and nobody is asked.
 func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c Change, o Options, tell progress.Func) error {
-	ctx, cancel := withTimeout(ctx, o)
-	defer cancel()
-	var list authv1beta1.TenantList
-	if err := provider.Client.List(ctx, &list, within(provider)...); err != nil {
-		return provider.Explain("list Tenants", err)
+	t, next, err := tenantFor(ctx, provider, name, c, &o, tell)
+	if t != nil && err == nil && o.Confirm != nil {
+		if err := o.Confirm(ctx, tenantQuestion(provider, t, c)); err != nil {
+			return err
+		}
+		t, next, err = tenantFor(ctx, provider, name, c, &o, tell) // another one may have changed it meanwhile
 	}
-	t, err := only(provider, "Tenant", name, list.Items)
-	if err != nil {
+	if t == nil || err != nil {
 		return err
 	}
-	next, stays := c.of(t.Spec.TenantCondition)
-	if stays != "" {
-		tell.Warning(provider.Name, fmt.Sprintf("Tenant %q %s", name, stays))
-		return nil
-	}
+	ctx, cancel := withTimeout(ctx, o) // the time that the user takes to answer does not count
+	defer cancel()
 	e := newEnd(provider, &o)
 	before := t.DeepCopy()
 	t.Spec.TenantCondition = next
@@ -115,6 +112,41 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 	return p.run(ctx, tell)
 }
 
+// tenantFor is a Tenant that a change is for, and what it makes of it; nil: it stays as it is, and that has been told.
+func tenantFor(ctx context.Context, provider *access.Cluster, name string, c Change, o *Options, tell progress.Func) (*authv1beta1.Tenant, authv1beta1.TenantCondition, error) {
+	ctx, cancel := withTimeout(ctx, *o)
+	defer cancel()
+	var list authv1beta1.TenantList
+	if err := provider.Client.List(ctx, &list, within(provider)...); err != nil {
+		return nil, "", provider.Explain("list Tenants", err)
+	}
+	t, err := only(provider, "Tenant", name, list.Items)
+	if err != nil {
+		return nil, "", err
+	}
+	next, stays := c.of(t.Spec.TenantCondition)
+	if stays != "" {
+		tell.Warning(provider.Name, fmt.Sprintf("Tenant %q %s", name, stays))
+		return nil, "", nil
+	}
+	return t, next, nil
+}
+
+// tenantQuestion says what a change of a Tenant does, and how it is undone, for the user who is asked about it.
+func tenantQuestion(provider *access.Cluster, t *authv1beta1.Tenant, c Change) []string {
+	command := func(c Change) string { return provider.Command(string(c), "tenant", t.Name, "-n", t.Namespace) }
+	lines := []string{fmt.Sprintf("Tenant %s in cluster %s:", t.Name, provider.Where())}
+	switch id := t.Spec.ClusterID; c {
+	case Cordon:
+		return append(lines, fmt.Sprintf("  cluster %s gets no more resources and no more pods here; it keeps what it has, and its pods go on running", id),
+			"  to undo this: "+command(Uncordon))
+	case Drain:
+		return append(lines, fmt.Sprintf("  cluster %s loses its resources; the namespaces that it has here are deleted, with its pods and everything else in them", id),
+			"  to let it ask for resources again: "+command(Activate))
+	}
+	return lines
+}
+
 // grantsLeft names a slice of a drained consumer that still has something.
 func (e *end) grantsLeft(ctx context.Context) (missing string, err error) {
 	var list authv1beta1.ResourceSliceList
@@ -129,26 +161,21 @@ func (e *end) grantsLeft(ctx context.Context) (missing string, err error) {
 	return "", nil
 }
 
-// ChangeSlice cordons or uncordons one ResourceSlice of a consumer.
+// ChangeSlice cordons or uncordons one ResourceSlice of a consumer. One that is as it should be stays so: that is a warning,
+// and nobody is asked.
 func ChangeSlice(ctx context.Context, provider *access.Cluster, name string, c Change, o Options, tell progress.Func) error {
-	ctx, cancel := withTimeout(ctx, o)
-	defer cancel()
-	var list authv1beta1.ResourceSliceList
-	if err := provider.Client.List(ctx, &list, append(within(provider), client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})...); err != nil {
-		return provider.Explain("list ResourceSlices", err)
+	s, err := sliceFor(ctx, provider, name, c, &o, tell)
+	if s != nil && err == nil && o.Confirm != nil {
+		if err := o.Confirm(ctx, sliceQuestion(provider, s, c)); err != nil {
+			return err
+		}
+		s, err = sliceFor(ctx, provider, name, c, &o, tell) // another one may have changed it meanwhile
 	}
-	s, err := only(provider, "ResourceSlice of another cluster", name, list.Items)
-	if err != nil {
+	if s == nil || err != nil {
 		return err
 	}
-	if cordoned := s.Cordoned(); cordoned == (c == Cordon) {
-		already := "is not cordoned"
-		if cordoned {
-			already = "is already cordoned"
-		}
-		tell.Warning(provider.Name, fmt.Sprintf("ResourceSlice %q %s", name, already))
-		return nil
-	}
+	ctx, cancel := withTimeout(ctx, o)
+	defer cancel()
 	before := s.DeepCopy()
 	if c == Cordon {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, authv1beta1.AnnotationCordon, networkingv1beta1.LabelTrue)
@@ -160,6 +187,39 @@ func ChangeSlice(ctx context.Context, provider *access.Cluster, name string, c C
 	}
 	tell.Done(provider.Name, fmt.Sprintf("ResourceSlice %q %s", name, c.done()))
 	return nil
+}
+
+// sliceFor is a ResourceSlice that a change is for; nil: it stays as it is, and that has been told.
+func sliceFor(ctx context.Context, provider *access.Cluster, name string, c Change, o *Options, tell progress.Func) (*authv1beta1.ResourceSlice, error) {
+	ctx, cancel := withTimeout(ctx, *o)
+	defer cancel()
+	var list authv1beta1.ResourceSliceList
+	if err := provider.Client.List(ctx, &list, append(within(provider), client.MatchingLabels{authv1beta1.LabelReplicated: networkingv1beta1.LabelTrue})...); err != nil {
+		return nil, provider.Explain("list ResourceSlices", err)
+	}
+	s, err := only(provider, "ResourceSlice of another cluster", name, list.Items)
+	if err != nil {
+		return nil, err
+	}
+	if cordoned := s.Cordoned(); cordoned == (c == Cordon) {
+		already := "is not cordoned"
+		if cordoned {
+			already = "is already cordoned"
+		}
+		tell.Warning(provider.Name, fmt.Sprintf("ResourceSlice %q %s", name, already))
+		return nil, nil
+	}
+	return s, nil
+}
+
+// sliceQuestion says what a change of a ResourceSlice does, and how it is undone, for the user who is asked about it.
+func sliceQuestion(provider *access.Cluster, s *authv1beta1.ResourceSlice, c Change) []string {
+	lines := []string{fmt.Sprintf("ResourceSlice %s of cluster %s in cluster %s:", s.Name, s.Labels[authv1beta1.LabelReplicationOrigin], provider.Where())}
+	if c == Cordon {
+		lines = append(lines, "  the consumer gets no more resources and no more pods for it; it keeps what it has, and its pods go on running",
+			"  to undo this: "+provider.Command(string(Uncordon), "resourceslice", s.Name, "-n", s.Namespace))
+	}
+	return lines
 }
 
 // within is where the user looks: in one namespace, if one was named.

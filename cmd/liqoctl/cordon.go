@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,28 +21,28 @@ func changeCommands(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		parent(peering.Cordon, "Grant no more resources to a consumer",
 			`Grant no more resources to a consumer, or for one of its ResourceSlices. What was granted stays granted.`,
-			changeTenantCommand(a, peering.Cordon, true, &cobra.Command{
+			changeTenantCommand(a, peering.Cordon, &cobra.Command{
 				Short: "Grant no more resources to a consumer",
 				Long:  `Grant no more resources to a consumer: new ResourceSlices are denied, and existing ones stay as they are.`,
 			}),
-			changeSliceCommand(a, peering.Cordon, true, &cobra.Command{
+			changeSliceCommand(a, peering.Cordon, &cobra.Command{
 				Short: "Grant no more resources for a ResourceSlice",
 				Long: `Grant no more resources for a ResourceSlice of a consumer. A ResourceSlice that was accepted
 stays as it is, whatever it asks for from now on. Any other ResourceSlice is denied.`,
 			})),
 		parent(peering.Uncordon, "Undo a cordon",
 			`Undo 'liqoctl cordon': new requests are granted again.`,
-			changeTenantCommand(a, peering.Uncordon, false, &cobra.Command{
+			changeTenantCommand(a, peering.Uncordon, &cobra.Command{
 				Short: "Undo the cordon of a consumer",
 				Long:  `Undo 'liqoctl cordon tenant': the consumer's requests are granted again.`,
 			}),
-			changeSliceCommand(a, peering.Uncordon, false, &cobra.Command{
+			changeSliceCommand(a, peering.Uncordon, &cobra.Command{
 				Short: "Undo the cordon of a ResourceSlice",
 				Long:  `Undo 'liqoctl cordon resourceslice': the ResourceSlice's requests are granted again.`,
 			})),
 		parent(peering.Drain, "Take back the resources of a consumer",
 			`Take back the resources of a consumer, and deny its requests.`,
-			changeTenantCommand(a, peering.Drain, true, &cobra.Command{
+			changeTenantCommand(a, peering.Drain, &cobra.Command{
 				Short: "Take back the resources of a consumer",
 				Long: `Take back the resources of a consumer, and deny its requests. The command waits until nothing is
 left.
@@ -52,24 +51,24 @@ left.
 			})),
 		parent(peering.Activate, "Let a drained consumer ask for resources again",
 			`Undo 'liqoctl drain': the consumer may ask for resources again.`,
-			changeTenantCommand(a, peering.Activate, false, &cobra.Command{
+			changeTenantCommand(a, peering.Activate, &cobra.Command{
 				Short: "Let a drained consumer ask for resources again",
 				Long:  `Undo 'liqoctl drain tenant': the consumer may ask for resources again. It needs no new identity.`,
 			})),
 	}
 }
 
-func changeTenantCommand(a *app, c peering.Change, asks bool, cmd *cobra.Command) *cobra.Command {
+func changeTenantCommand(a *app, c peering.Change, cmd *cobra.Command) *cobra.Command {
 	cmd.Example = "  liqoctl " + string(c) + " tenant rome"
-	return changeCommand(a, kindTenant, c, asks, peering.ChangeTenant, cmd)
+	return changeCommand(a, kindTenant, c, peering.ChangeTenant, cmd)
 }
 
-func changeSliceCommand(a *app, c peering.Change, asks bool, cmd *cobra.Command) *cobra.Command {
+func changeSliceCommand(a *app, c peering.Change, cmd *cobra.Command) *cobra.Command {
 	cmd.Example = "  liqoctl " + string(c) + " resourceslice milan -n liqo-tenant-rome"
-	return changeCommand(a, kindResourceSlice, c, asks, peering.ChangeSlice, cmd)
+	return changeCommand(a, kindResourceSlice, c, peering.ChangeSlice, cmd)
 }
 
-func changeCommand(a *app, k *kind, c peering.Change, asks bool, change func(ctx context.Context, provider *access.Cluster, name string, c peering.Change, o peering.Options, tell progress.Func) error, cmd *cobra.Command) *cobra.Command {
+func changeCommand(a *app, k *kind, c peering.Change, change func(ctx context.Context, provider *access.Cluster, name string, c peering.Change, o peering.Options, tell progress.Func) error, cmd *cobra.Command) *cobra.Command {
 	cmd.Use = k.name + " NAME"
 	cmd.Aliases = k.allAliases()
 	cmd.Args = oneName
@@ -82,13 +81,15 @@ func changeCommand(a *app, k *kind, c peering.Change, asks bool, change func(ctx
 		if err != nil {
 			return err
 		}
-		if asks {
-			what := fmt.Sprintf("%s %s in cluster %s", k.title, args[0], in.Where())
-			if err := a.confirm(cmd.Context(), string(c), []string{what}); err != nil {
-				return err
-			}
+		o := peering.Options{Timeout: timeout}
+		switch {
+		case a.skipConfirm:
+		case c == peering.Cordon: // which destroys nothing
+			o.Confirm = func(ctx context.Context, what []string) error { return a.console.Ask(ctx, cmd.Parent().Name(), what) }
+		case c == peering.Drain:
+			o.Confirm = a.confirmer(cmd.Parent().Name())
 		}
-		return change(cmd.Context(), in, args[0], c, peering.Options{Timeout: timeout}, a.console.Progress())
+		return change(cmd.Context(), in, args[0], c, o, a.console.Progress())
 	}
 	return cmd
 }

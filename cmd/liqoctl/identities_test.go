@@ -271,6 +271,15 @@ func testCordon(t *testing.T, rome, milan *rome) {
 	if got := liqoctlAs(t.Context(), "liqoctl", "n\n", "--kubeconfig", milan.Kubeconfig, "drain", "tenant", "rome"); got.code != 1 || !strings.HasSuffix(got.stderr, "action aborted\n") {
 		t.Errorf("a drain that the user does not confirm: %+v", got)
 	}
+	for _, tt := range []struct{ args, stderr string }{ // which is not destructive
+		{"cordon tenant rome", "to undo this: liqoctl uncordon tenant rome -n liqo-tenant-rome"},
+		{"cordon resourceslice milan", "to undo this: liqoctl uncordon resourceslice milan -n liqo-tenant-rome"},
+	} {
+		got := liqoctlAs(t.Context(), "liqoctl", "n\n", append(strings.Fields(tt.args), "--kubeconfig", milan.Kubeconfig)...)
+		if got.code != 1 || !strings.Contains(got.stderr, tt.stderr) || strings.Contains(got.stderr, "destructive") || !strings.HasSuffix(got.stderr, "action aborted\n") {
+			t.Errorf("%s, not confirmed: %+v", tt.args, got)
+		}
+	}
 	// What was drained is granted again.
 	rome.must(t, "create", "resourceslice", "milan", "--remote-cluster-id", "milan", "--cpu", "2")
 	rome.liqoctl(t, "cordon", "resourceslice", "milan", "--skip-confirm").want(t, "at the consumer", "",

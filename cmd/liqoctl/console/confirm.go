@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -19,12 +20,17 @@ var ErrAborted = errors.New("action aborted")
 // before what it will destroy, a line each. The
 // error is ErrAborted if not, and says what to do where nobody can answer.
 func (c *Console) Confirm(ctx context.Context, command string, what []string) error {
+	return c.Ask(ctx, command, append(slices.Clip(what), command+" is a potentially destructive command."))
+}
+
+// Ask is Confirm for a command that destroys nothing.
+func (c *Console) Ask(ctx context.Context, command string, what []string) error {
 	c.mu.Lock()
 	var lines strings.Builder
 	for _, l := range what {
 		lines.WriteString(l + "\n")
 	}
-	_ = c.area.write(c.errOut, lines.String()+fmt.Sprintf("%s is a potentially destructive command.\nAre you sure you want to continue? [y/N]", command))
+	_ = c.area.write(c.errOut, lines.String()+"Are you sure you want to continue? [y/N]")
 	c.mu.Unlock()
 	answer, err := c.answer(ctx)
 	if err != nil || !c.typed() {

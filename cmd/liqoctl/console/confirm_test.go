@@ -46,6 +46,14 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// TestAsk: a command that destroys nothing is not called destructive.
+func TestAsk(t *testing.T) {
+	c, _, errOut := plain("y\n")
+	if err := c.Ask(t.Context(), "cordon", []string{"in rome"}); err != nil || errOut.String() != "in rome\nAre you sure you want to continue? [y/N]\n" {
+		t.Errorf("%v, stderr: %q", err, errOut)
+	}
+}
+
 func TestConfirmInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, hold := io.Pipe()
