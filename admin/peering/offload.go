@@ -215,6 +215,38 @@ func (e *end) offloadingMade(ctx context.Context, wanted *offloadingv1beta1.Name
 	return "", e.Explain("change the NamespaceOffloading of "+wanted.Namespace, e.write.Patch(ctx, live, client.MergeFrom(before)))
 }
 
+// Unoffloading says what Unoffload does to some namespaces, for the user who is asked about it; nothing: none is offloaded.
+func Unoffloading(ctx context.Context, in *access.Cluster, namespaces []string) (lines []string, err error) {
+	for _, name := range namespaces {
+		o := new(offloadingv1beta1.NamespaceOffloading)
+		err := in.Client.Get(ctx, client.ObjectKey{Namespace: name, Name: offloadingv1beta1.NamespaceOffloadingName}, o)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, in.Explain("read the NamespaceOffloading of "+name, err)
+		}
+		lines = append(lines, fmt.Sprintf("Namespace %s in cluster %s stays, and is no longer offloaded:", name, in.Where()))
+		lines = append(lines, unoffloading(o)...)
+	}
+	return lines, nil
+}
+
+// unoffloading says what goes with a NamespaceOffloading. A namespace that a provider has in the way is none of it.
+func unoffloading(o *offloadingv1beta1.NamespaceOffloading) (lines []string) {
+	for _, id := range slices.Sorted(maps.Keys(o.Status.RemoteNamespacesConditions)) {
+		if slices.ContainsFunc(o.Status.RemoteNamespacesConditions[id], func(c offloadingv1beta1.RemoteNamespaceCondition) bool {
+			return c.Type == offloadingv1beta1.NamespaceReady && c.Reason != offloadingv1beta1.ReasonCreationLoopBackOff
+		}) {
+			lines = append(lines, fmt.Sprintf("  cluster %s deletes its namespace %s, with everything in it", id, o.Status.RemoteNamespaceName))
+		}
+	}
+	if len(lines) == 0 {
+		return []string{"  no other cluster has a namespace for it"}
+	}
+	return append(lines, "  pods that run there end; their controllers, such as Deployments, create new ones, which run in this cluster only")
+}
+
 // Unoffload ends the offloading of a namespace, and waits until no provider has it any more. One that is not offloaded is
 // no error.
 func Unoffload(ctx context.Context, in *access.Cluster, namespace string, o Options, tell progress.Func) error {

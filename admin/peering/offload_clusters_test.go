@@ -205,6 +205,10 @@ WARN (local) Offloading completed, but no cluster was selected: there is no virt
 		waits.Spec.NodeName, waits.Spec.NodeSelector = "", map[string]string{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual, corev1.LabelHostname: "none"}
 		rome.Create(t, waits)
 		defer rome.Delete(t, waits)
+		what, err := peering.Unoffloading(ctx, rome.access, []string{"shop", "default"})
+		if err != nil || len(what) != 3 || what[1] != "  cluster milan deletes its namespace shop-rome, with everything in it" {
+			t.Errorf("%v, the user is asked about %q", err, what)
+		}
 		var s told
 		if err := peering.Unoffload(ctx, rome.access, "shop", options(), s.tell); err != nil {
 			t.Fatal(err)

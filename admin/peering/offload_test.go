@@ -34,6 +34,28 @@ func TestSelector(t *testing.T) {
 	}
 }
 
+func TestUnoffloading(t *testing.T) {
+	o := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}}
+	says := func(want string) {
+		t.Helper()
+		if diff := cmp.Diff(want, strings.Join(unoffloading(o), "\n")); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	says("  no other cluster has a namespace for it")
+	ready := func(reason string) offloadingv1beta1.RemoteNamespaceConditions {
+		return offloadingv1beta1.RemoteNamespaceConditions{{Type: offloadingv1beta1.NamespaceOffloadingRequired}, {Type: offloadingv1beta1.NamespaceReady, Reason: reason}}
+	}
+	o.Status.RemoteNamespaceName = "shop-rome"
+	o.Status.RemoteNamespacesConditions = map[string]offloadingv1beta1.RemoteNamespaceConditions{
+		"milan": ready(offloadingv1beta1.ReasonNamespaceCreated), "naples": ready(offloadingv1beta1.ReasonCreationLoopBackOff),
+		"paris": ready("")[:1], "turin": ready(offloadingv1beta1.ReasonCreating),
+	}
+	says(`  cluster milan deletes its namespace shop-rome, with everything in it
+  cluster turin deletes its namespace shop-rome, with everything in it
+  pods that run there end; their controllers, such as Deployments, create new ones, which run in this cluster only`)
+}
+
 func TestOffloaded(t *testing.T) {
 	type condition = offloadingv1beta1.RemoteNamespaceCondition
 	required := func(status corev1.ConditionStatus, reason, message string) condition {

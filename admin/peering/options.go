@@ -49,7 +49,7 @@ type Options struct {
 	// DeleteNamespaces has Reset delete the tenant namespaces too, if nothing of
 	// anybody else is in them; OwnNamespaces only those that Connect or Init made.
 	DeleteNamespaces, OwnNamespaces bool
-	// Confirm is called by Disconnect, Reset, Unoffload, ChangeTenant and ChangeSlice with what they would do, in lines,
+	// Confirm is called by Disconnect, Reset, ChangeTenant and ChangeSlice with what they would do, in lines,
 	// unless there is nothing to do. If it returns an error, they end before anything is changed. Nil: nobody is asked.
 	Confirm func(ctx context.Context, what []string) error
 }

@@ -125,8 +125,8 @@ func unoffloadNamespaceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "namespace NAME...", Aliases: kindNamespace.allAliases(),
 		Short: "Let the pods of a namespace run only in this cluster again",
-		Long: `Let the pods of a namespace run only in this cluster again, and wait until the providers have removed
-their namespaces for it, with everything in them. Pods that run there end.`,
+		Long: `Let the pods of a namespace run only in this cluster again, and wait until the providers have deleted
+their namespaces for it, with everything in them. Pods that run there end. The namespace in this cluster stays.`,
 		Example: "  liqoctl unoffload namespace demo",
 	}
 	cmd.ValidArgsFunction = completeNames(a, kindNamespace)
@@ -143,12 +143,14 @@ their namespaces for it, with everything in them. Pods that run there end.`,
 		if args, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
 			return err
 		}
-		var what []string
-		for _, name := range args {
-			what = append(what, fmt.Sprintf("the namespaces for %s of cluster %s at its providers, with everything in them", name, in.Where()))
-		}
-		if err := a.confirm(cmd.Context(), "remove", what); err != nil {
+		what, err := peering.Unoffloading(cmd.Context(), in, args)
+		if err != nil {
 			return err
+		}
+		if len(what) > 0 {
+			if err := a.confirm(cmd.Context(), "unoffload namespace", what); err != nil {
+				return err
+			}
 		}
 		var errs []error
 		for _, name := range args {
