@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-net/sluice/admin/doctor"
 	"github.com/sluice-net/sluice/admin/peering"
 	"github.com/sluice-net/sluice/admin/survey"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
@@ -340,6 +341,21 @@ func testVirtualNode(t *testing.T, rome *side) {
 		t.Error(err)
 	}
 	rome.absent(t, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "machine"}})
+	slice, of := peering.Slice{VirtualNode: true}, peering.Metadata{Name: "machine", RemoteClusterID: "milan"}
+	err = peering.Request(ctx, rome.access, of, slice, options(), nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "there is a Node machine, and it is not a virtual node for cluster milan; nothing was changed: choose another name, or use --no-virtual-node") {
+		t.Error(err)
+	}
+	unwanted := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "machine"}}
+	rome.absent(t, unwanted)
+	var s told
+	if err := peering.Request(ctx, rome.access, of, peering.Slice{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}, options(), s.tell); err != nil {
+		t.Error(err)
+	}
+	if want := "WARN (local) A virtual node for ResourceSlice machine needs another name: there is a Node machine, and it is not a virtual node for cluster milan"; s.lines[0] != want {
+		t.Errorf("it tells %q", s.lines)
+	}
+	rome.Delete(t, unwanted)
 	rome.Delete(t, machine)
 	for range 2 {
 		var s told
@@ -366,7 +382,6 @@ func testVirtualNode(t *testing.T, rome *side) {
 		s.want(t, want)
 		rome.absent(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	slice := peering.Slice{VirtualNode: true}
 	if err := peering.Request(ctx, rome.access, peering.Metadata{Name: "milan", RemoteClusterID: "milan"}, slice, options(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -71,6 +71,17 @@ func request(ctx context.Context, consumer, provider *access.Cluster, m Metadata
 		}
 		s.VirtualNode, without = enabled, !enabled
 	}
+	taken, err := e.nodeNameTaken(ctx, m.Name)
+	switch {
+	case err != nil:
+		return err
+	case taken != "" && !s.VirtualNode:
+		tell.Warning(e.Name, fmt.Sprintf("A virtual node for ResourceSlice %s needs another name: %s", m.Name, taken))
+	case taken != "" && provider != nil: // the identity is there by now
+		return e.Errorf("%s; choose another name: %s", taken, e.Command("create", "resourceslice", "NAME", "--remote-cluster-id", m.RemoteClusterID))
+	case taken != "":
+		return e.Errorf("%s; nothing was changed: choose another name, or use --no-virtual-node", taken)
+	}
 	slice := NewResourceSlice(m, s)
 	var p plan
 	made := p.add(nil, e.sliceMade(slice))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,8 +49,11 @@ func CreateVirtualNode(ctx context.Context, consumer *access.Cluster, m Metadata
 	}
 	m.Namespace = e.namespace
 	wanted := NewVirtualNode(m, spec)
-	if err := e.nodeNameFree(ctx, wanted.Name); err != nil {
+	switch taken, err := e.nodeNameTaken(ctx, wanted.Name); {
+	case err != nil:
 		return err
+	case taken != "":
+		return e.Errorf("%s; nothing was changed: choose another name for the virtual node", taken)
 	}
 	var p plan
 	made := p.add(nil, e.virtualNodeMade(wanted, slice))
@@ -59,19 +63,19 @@ func CreateVirtualNode(ctx context.Context, consumer *access.Cluster, m Metadata
 	return p.run(ctx, tell)
 }
 
-// nodeNameFree refuses the name of a Node that does not stand for the peer, such as that of a machine. Whether there is one is
-// unknown to those who may not see Nodes.
-func (e *end) nodeNameFree(ctx context.Context, name string) error {
+// nodeNameTaken says that there is a Node of a name that does not stand for the peer, such as a machine; empty: there is none.
+// Whether there is one is unknown to those who may not see Nodes.
+func (e *end) nodeNameTaken(ctx context.Context, name string) (taken string, err error) {
 	n := new(corev1.Node)
 	switch err := e.Client.Get(ctx, client.ObjectKey{Name: name}, n); {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-		return nil
+		return "", nil
 	case err != nil:
-		return e.Explain("read Node "+name, err)
+		return "", e.Explain("read Node "+name, err)
 	case n.Labels[networkingv1beta1.LabelNodeType] != networkingv1beta1.NodeTypeVirtual || n.Labels[networkingv1beta1.LabelRemoteClusterID] != e.peer.id:
-		return e.Errorf("there is a Node %s, and it is not a virtual node for cluster %s; nothing was changed: choose another name for the virtual node", name, e.peer.id)
+		return fmt.Sprintf("there is a Node %s, and it is not a virtual node for cluster %s", name, e.peer.id), nil
 	}
-	return nil
+	return "", nil
 }
 
 // virtualNodeMade makes a virtual node, from a ResourceSlice if one is named.
@@ -147,6 +151,9 @@ func merged(a, b map[string]string) map[string]string {
 	return all
 }
 
+// reasonNodeTaken is the virtual kubelet's, in a condition and an Event: there is a Node of the name that is none of its own.
+const reasonNodeTaken = "NodeNameTaken"
+
 // nodeReady waits until the Node of a VirtualNode, or of the ResourceSlice of that name, is ready.
 func (e *end) nodeReady(name string) *step {
 	return &step{
@@ -212,11 +219,25 @@ func nodeMissing(v *offloadingv1beta1.VirtualNode, node *corev1.Node) (missing s
 // virtualNodeClues describes the process of the virtual nodes and, for a named one, its events and those of its
 // ResourceSlice.
 func (e *end) virtualNodeClues(ctx context.Context, told, name string) []string {
+	if name != "" && strings.Contains(told, reasonNodeTaken) { // the Node came later, or the user may not see it
+		return []string{"Next: delete it with " + e.Command("delete", "virtualnode", name, "-n", e.namespace) + ", and create a virtual node with another name"}
+	}
 	v := evidence{Now: time.Now()}
 	e.seeInstallation(ctx, &v)
 	e.seePods(ctx, &v, client.MatchingLabels{offloadingv1beta1.LabelComponent: offloadingv1beta1.ComponentVirtualKubelet})
 	if name != "" {
 		e.seeEvents(ctx, &v, name)
+		// An earlier object of the name explains nothing, nor does a name that was taken: a VirtualNode says so as long as it is.
+		made := false
+		for kind, o := range map[string]client.Object{"VirtualNode": new(offloadingv1beta1.VirtualNode), "ResourceSlice": new(authv1beta1.ResourceSlice)} {
+			if e.Client.Get(ctx, e.named(name), o) == nil {
+				made = made || kind == "VirtualNode"
+				v.Objects = append(v.Objects, judged{Name: kind + " " + e.namespace + "/" + name, UID: o.GetUID()})
+			}
+		}
+		v.Events = slices.DeleteFunc(v.Events, func(ev corev1.Event) bool {
+			return ev.Reason == reasonNodeTaken || made && ev.Reason == virtualnode.ReasonNameTaken
+		})
 	}
 	// An event that is not a warning says that a slice is waiting.
 	for i := range v.Events {
