@@ -8,12 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // offloadCommands are those by which pods of this cluster may run in others.
@@ -96,25 +98,33 @@ there is only a warning; if a provider cannot create the namespace, the command 
 			return peering.NewNamespaceOffloading(peering.Metadata{Namespace: namespace, Labels: a.labels, Annotations: a.annotations}, spec)
 		}
 		var in *access.Cluster
-		if chosen != "" || !out.given() { // what is printed of names needs no cluster
+		var all []corev1.Namespace
+		if chosen == "" && out.given() { // what is printed of names needs no cluster
+			for _, name := range args {
+				all = append(all, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			}
+		} else {
 			var err error
 			if in, err = a.one(cmd.Context()); err != nil {
 				return err
 			}
-			if args, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
+			if all, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
 				return err
 			}
 		}
 		if out.given() {
 			var objects []client.Object
-			for _, name := range args {
-				objects = append(objects, object(name))
+			for i := range all {
+				if why := reserved.FromOffloading(all[i].Name, all[i].Labels, a.local.liqoNamespace); why != "" {
+					return fmt.Errorf("%s; nothing was printed", why)
+				}
+				objects = append(objects, object(all[i].Name))
 			}
 			return out.objects(objects...)
 		}
 		var errs []error
-		for _, name := range args {
-			errs = append(errs, peering.Offload(cmd.Context(), in, object(name), peering.Options{Timeout: timeout}, a.console.Progress()))
+		for i := range all {
+			errs = append(errs, peering.Offload(cmd.Context(), in, object(all[i].Name), peering.Options{Timeout: timeout}, a.console.Progress()))
 		}
 		return errors.Join(errs...)
 	}
@@ -140,10 +150,15 @@ their namespaces for it, with everything in them. Pods that run there end. The n
 		if err != nil {
 			return err
 		}
-		if args, err = namespaces(cmd.Context(), in, args, chosen); err != nil {
+		all, err := namespaces(cmd.Context(), in, args, chosen)
+		if err != nil {
 			return err
 		}
-		what, err := peering.Unoffloading(cmd.Context(), in, args)
+		var names []string
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		what, err := peering.Unoffloading(cmd.Context(), in, names)
 		if err != nil {
 			return err
 		}
@@ -153,7 +168,7 @@ their namespaces for it, with everything in them. Pods that run there end. The n
 			}
 		}
 		var errs []error
-		for _, name := range args {
+		for _, name := range names {
 			errs = append(errs, peering.Unoffload(cmd.Context(), in, name, peering.Options{Timeout: timeout}, a.console.Progress()))
 		}
 		return errors.Join(errs...)
@@ -192,14 +207,15 @@ func checkOffloading(s offloadingv1beta1.NamespaceOffloadingSpec) error {
 }
 
 // namespaces are the ones that are named, which must be there, or selected.
-func namespaces(ctx context.Context, in *access.Cluster, names []string, selector string) ([]string, error) {
+func namespaces(ctx context.Context, in *access.Cluster, names []string, selector string) ([]corev1.Namespace, error) {
 	if selector == "" {
-		for _, name := range names {
-			if err := in.Client.Get(ctx, client.ObjectKey{Name: name}, new(corev1.Namespace)); err != nil {
+		all := make([]corev1.Namespace, len(names))
+		for i, name := range names {
+			if err := in.Client.Get(ctx, client.ObjectKey{Name: name}, &all[i]); err != nil {
 				return nil, in.Explain("read namespace "+name, err)
 			}
 		}
-		return names, nil
+		return all, nil
 	}
 	s, err := labels.Parse(selector)
 	if err != nil {
@@ -209,11 +225,8 @@ func namespaces(ctx context.Context, in *access.Cluster, names []string, selecto
 	if err := in.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: s}); err != nil {
 		return nil, in.Explain("list namespaces", err)
 	}
-	for _, ns := range list.Items {
-		names = append(names, ns.Name)
-	}
-	if len(names) == 0 {
+	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("--ns-selector %q selects no namespace", selector)
 	}
-	return names, nil
+	return list.Items, nil
 }

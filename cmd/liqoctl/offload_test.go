@@ -33,6 +33,8 @@ func TestOffloadMistakes(t *testing.T) {
 		{"offload namespace shop --namespace-mapping-strategy Any", `--namespace-mapping-strategy "Any": must be DefaultName, EnforceSameName or SelectedName`},
 		{"offload namespace shop --remote-namespace-name guest", "--remote-namespace-name and --namespace-mapping-strategy SelectedName must be used together"},
 		{"offload namespace shop --namespace-mapping-strategy SelectedName", "--remote-namespace-name and --namespace-mapping-strategy SelectedName must be used together"},
+		{"offload namespace shop kube-system -o yaml", "namespace kube-system is never offloaded"},
+		{"offload namespace inst --liqo-namespace inst -o yaml", "namespace inst is never offloaded"},
 		{"offload namespace shop -l a==b==c", `--selector "a==b==c": `},
 		{"unoffload namespace", "expected one or more NAMEs of namespaces, or --ns-selector"},
 		{"create virtualnode milan --remote-cluster-id milan", "at least one of the flags in the group [kubeconfig-secret-name resource-slice-name] is required"},
