@@ -751,6 +751,14 @@ var cases = []testCase{
 		w.rome.shared.items = []survey.SharedService{{Namespace: "shop", Name: "web", Type: "ClusterSetIP", Ready: 1, Endpoints: 3}}
 	}, local, OK},
 	{"that may not be read", "services", func(w *world) { w.rome.shared.err = errMayNot }, local, Skipped},
+	{"that no provider has", "offloaded-namespaces", func(w *world) {
+		s := &w.offload("shop").Status
+		s.OffloadingPhase = offloadingv1beta1.OffloadingAllFailed
+		c := &s.RemoteNamespacesConditions["milan"][1]
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, offloadingv1beta1.ReasonCreationLoopBackOff, "namespace shop-rome of the cluster cannot be created"
+	}, local, Failed},
+	{"that are never offloaded", "offloaded-namespaces", func(w *world) { w.offload("kube-system") }, local, Warning},
+	{"of a user who may not read them", "offloaded-namespaces", func(w *world) { w.rome.offloads.namespaces.err = errMayNot }, local, Skipped},
 	{"that run", "offloaded-pods", func(w *world) {
 		w.virtualNode("")
 		w.offload("shop")

@@ -212,7 +212,7 @@ func (e *end) sliceFindings() (out []Finding) {
 		c := denial(denies[reason][0])
 		f := warn("this cluster denies cluster %s %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)).because("it says %s", text.Cut(reason, maxSaid))
 		if reason == authv1beta1.ReasonSliceCordoned {
-			f = f.fix("if you no longer want this: liqoctl uncordon resourceslice %s", denies[reason][0].Name)
+			f = f.fix("if you no longer want this: liqoctl uncordon resourceslice %s -n %s", denies[reason][0].Name, denies[reason][0].Namespace)
 		} else {
 			f = f.fix("if you want to grant it, fix what it names")
 		}

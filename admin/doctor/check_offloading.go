@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
@@ -44,7 +45,7 @@ func virtualNodes(e *end) (out []Finding) {
 		seen++
 		if why := e.cluster.nodeProblem(v); why != "" {
 			out = append(out, fail("the virtual node is not ready").on("VirtualNode "+v.Namespace+"/"+v.Name).
-				because("%s", why).fix("fix what is named; 'kubectl -n %s describe virtualnode %s' and the logs of Deployment virtual-kubelet show more", v.Namespace, v.Name))
+				because("%s", why).fix("fix what is named; to see more: kubectl -n %s describe virtualnode %s; kubectl -n %[1]s logs deployment/%[3]s", v.Namespace, v.Name, offloadingv1beta1.VirtualKubeletName))
 		}
 	}
 	for i := range o.slices.items {
@@ -57,12 +58,11 @@ func virtualNodes(e *end) (out []Finding) {
 		why := "no controller has looked at it as it is now: offloading is not enabled, or the controller does not run"
 		cure := "liqoctl install --set authentication.enabled=true --set offloading.enabled=true; or, if you want no virtual node: " +
 			fmt.Sprintf("kubectl -n %s annotate rslice %s %s-", s.Namespace, s.Name, authv1beta1.AnnotationCreateVirtualNode)
-		const named = "fix what is named, or run 'liqoctl peer' again, which waits and reports"
 		if c := denial(s); c != nil {
-			why, cure = fmt.Sprintf("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)), named
+			why, cure = fmt.Sprintf("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)), e.fixDenial(s, c.Reason)
 		} else if i := slices.IndexFunc(e.cluster.events.items, func(ev corev1.Event) bool { return isAbout(&ev, "ResourceSlice", s) }); i >= 0 { // the last
 			if ev := &e.cluster.events.items[i]; !eventTime(ev).Before(answered(s)) {
-				why, cure = ev.Message, named
+				why, cure = ev.Message, fmt.Sprintf("fix what is named; to see whether anything else is missing: kubectl -n %s describe rslice %s", s.Namespace, s.Name)
 			}
 		}
 		out = append(out, fail("there is no virtual node for it").on("ResourceSlice "+s.Namespace+"/"+s.Name).
@@ -152,7 +152,8 @@ func offloadedPods(c *cluster) (out []Finding) {
 // whyPending says what keeps a pod from running in another cluster; ok is false if that is not where it should run.
 //
 //	the pod is              and                                      the cause
-//	on a virtual node       the provider has drained this cluster    that
+//	on a virtual node       its namespace is never offloaded         that
+//	                        the provider has drained this cluster    that
 //	                        the node is not ready                    what it says
 //	                        its status has a reason                  that reason
 //	                        a container of it waits there            what that waits for
@@ -168,19 +169,24 @@ func offloadedPods(c *cluster) (out []Finding) {
 //	                          PersistentVolume
 //	                        - it does not tolerate virtual nodes     it was made before
 //	                        - none of that                           what the scheduler says
-//	                        its namespace is not offloaded, and it   that
-//	                        asks for a virtual node
+//	                        its namespace is not offloaded, or       that
+//	                        never, and it asks for a virtual node
 func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 	o := &c.offloads
 	i := slices.IndexFunc(o.namespaces.items, func(n offloadingv1beta1.NamespaceOffloading) bool { return n.Namespace == p.Namespace })
 	var of *offloadingv1beta1.NamespaceOffloading
-	if i >= 0 && o.namespaces.items[i].DeletionTimestamp == nil && o.namespaces.items[i].Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy {
+	never := c.neverOffloaded(p.Namespace)
+	if never == "" && i >= 0 && o.namespaces.items[i].DeletionTimestamp == nil && o.namespaces.items[i].Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategy {
 		of = &o.namespaces.items[i]
 	}
 	if p.Spec.NodeName != "" {
 		i := slices.IndexFunc(o.virtualNodes.items, func(v offloadingv1beta1.VirtualNode) bool { return v.Name == p.Spec.NodeName })
 		if i < 0 {
 			return t, false
+		}
+		if never != "" {
+			return trouble{fmt.Sprintf("it is on a virtual node, %s, and %s", p.Spec.NodeName, never),
+				fmt.Sprintf("keep such pods off virtual nodes: give the template of their DaemonSet, or of what else creates them, a required node affinity, %s NotIn %s", networkingv1beta1.LabelNodeType, networkingv1beta1.NodeTypeVirtual)}, true
 		}
 		return c.whyNotThere(p, &o.virtualNodes.items[i], of), true
 	}
@@ -191,6 +197,8 @@ func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 		return t, false // nobody has tried
 	}
 	switch {
+	case never != "" && placement.OnlyVirtual(p):
+		return trouble{"it asks for a virtual node, and " + never, "run it in another namespace, or " + notOnlyVirtual}, true
 	case of == nil && placement.OnlyVirtual(p):
 		return notOffloaded(p), true
 	case of == nil, reflection.NeedsVolume(&p.Spec) && !onlyThere(p, of): // it stays here
@@ -198,6 +206,10 @@ func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 	}
 	return c.whyUnscheduled(p, of, p.Status.Conditions[scheduled].Message), true
 }
+
+// notOnlyVirtual is how a pod that only a virtual node can take runs here.
+var notOnlyVirtual = fmt.Sprintf("let it run in this cluster: take runtime class %s, or %s in nodeSelector or affinity, out of its template",
+	offloadingv1beta1.RuntimeClassName, networkingv1beta1.LabelNodeType)
 
 // notOffloaded is about a pod for virtual nodes in a namespace that is not for them.
 func notOffloaded(p *corev1.Pod) trouble {
@@ -208,7 +220,8 @@ func notOffloaded(p *corev1.Pod) trouble {
 func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceOffloading, scheduler string) trouble {
 	o := &c.offloads
 	if len(o.virtualNodes.items) == 0 {
-		return trouble{"its namespace is offloaded, and there is no virtual node", "liqoctl peer, or liqoctl create virtualnode"}
+		return trouble{"its namespace is offloaded, and there is no virtual node",
+			"make one: liqoctl peer --remote-kubeconfig FILE; or, of a ResourceSlice (kubectl get rslice -A): liqoctl create virtualnode NAME --remote-cluster-id ID --resource-slice-name SLICE"}
 	}
 	var selected []string
 	for id, conditions := range of.Status.RemoteNamespacesConditions {
@@ -221,33 +234,52 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 	if len(selected) == 0 {
 		return trouble{"clusterSelector of its NamespaceOffloading selects no virtual node", fmt.Sprintf("kubectl -n %s edit namespaceoffloading %s", of.Namespace, of.Name)}
 	}
-	ready, first := false, trouble{}
+	var first trouble
+	var ready *offloadingv1beta1.VirtualNode
 	for i := range o.virtualNodes.items {
 		v := &o.virtualNodes.items[i]
 		if !slices.Contains(selected, string(v.Spec.ClusterID)) {
 			continue
 		}
-		t, bad := c.drained(v)
+		t, bad := c.drained(string(v.Spec.ClusterID))
 		if !bad {
 			t, bad = c.notReady(v)
 		}
-		ready = ready || !bad
+		if !bad && ready == nil {
+			ready = v
+		}
 		if bad && first == (trouble{}) {
 			first = t
 		}
 	}
-	if !ready && first != (trouble{}) {
+	if ready == nil && first != (trouble{}) {
 		return first
 	}
 	if reflection.NeedsVolume(&p.Spec) {
-		return trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), remedies["FailedReflection"] + ": another podOffloadingStrategy than Remote"}
+		t := trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), notOnlyVirtual}
+		if of.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy {
+			t.fix = fmt.Sprintf(`let it run in this cluster: kubectl -n %s patch namespaceoffloading %s --type merge -p '{"spec":{"podOffloadingStrategy":"%s"}}', then recreate it`,
+				of.Namespace, of.Name, offloadingv1beta1.LocalAndRemotePodOffloadingStrategy)
+		}
+		return t
 	}
 	if !slices.ContainsFunc(p.Spec.Tolerations, toleratesVirtual) && !placement.ByRuntimeClass(p) {
 		return trouble{"it does not tolerate virtual nodes: it was made before its namespace was offloaded, or this API server serves no MutatingAdmissionPolicy (Kubernetes 1.36)",
-			"make it anew: delete it if a controller has made it; before Kubernetes 1.36 give it the runtime class " + offloadingv1beta1.RuntimeClassName}
+			"recreate it: delete it, if a controller such as a Deployment creates it again; before Kubernetes 1.36, give its template the runtime class " + offloadingv1beta1.RuntimeClassName}
 	}
-	return trouble{"no node has room for it, here or at a provider: " + scheduler,
-		"end other pods, lower its requests, or ask a provider for more: kubectl edit rslice, liqoctl create resourceslice"}
+	fix := "end other pods, or lower its requests"
+	if ready != nil {
+		fix = "end other pods, lower its requests, or ask a provider for more: " + more(ready)
+	}
+	return trouble{"no node has room for it, here or at a provider: " + scheduler, fix}
+}
+
+// more is the command that asks for more resources of a virtual node.
+func more(v *offloadingv1beta1.VirtualNode) string {
+	if slice := v.Labels[authv1beta1.LabelResourceSliceName]; slice != "" {
+		return fmt.Sprintf("kubectl -n %s edit rslice %s", v.Namespace, slice)
+	}
+	return fmt.Sprintf("liqoctl create resourceslice NAME --remote-cluster-id %s", v.Spec.ClusterID)
 }
 
 // onlyThere tells whether a pod of an offloaded namespace can run on virtual nodes alone.
@@ -255,9 +287,8 @@ func onlyThere(p *corev1.Pod, of *offloadingv1beta1.NamespaceOffloading) bool {
 	return of.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy || placement.OnlyVirtual(p)
 }
 
-// drained is that the provider of a virtual node has drained this cluster.
-func (c *cluster) drained(v *offloadingv1beta1.VirtualNode) (t trouble, yes bool) {
-	id := string(v.Spec.ClusterID)
+// drained is that a provider has drained this cluster.
+func (c *cluster) drained(id string) (t trouble, yes bool) {
 	if !slices.ContainsFunc(c.offloads.slices.items, func(s authv1beta1.ResourceSlice) bool { return (&end{id: id}).asks(&s) && s.Drained() }) {
 		return t, false
 	}
@@ -279,26 +310,39 @@ func toleratesVirtual(t corev1.Toleration) bool {
 	return t.Key == offloadingv1beta1.TaintNotAllowed || t.Key == "" && t.Operator == corev1.TolerationOpExists
 }
 
-// remedies are what to do about reasons that a virtual kubelet, or a provider, gives.
+// remedies are what to do about reasons that a virtual kubelet, or a provider, gives. fill completes them.
 var remedies = map[string]string{
-	"FailedReflection":  "change the field that is named, or keep the pod here",
+	"FailedReflection":  "change the field that is named, or keep the pod in this cluster",
 	"OffloadingBackOff": "liqoctl offload namespace NAMESPACE",
 	"PodRefused":        "change what is named; docs/offloading.md says what a provider lets through",
-	"QuotaExceeded":     "end other pods, lower its requests, or ask the provider for more: kubectl edit rslice",
-	"QuotaMissing":      "ask for resources: liqoctl create resourceslice",
-	"Cordoned":          "ask the administrators of the provider to uncordon: liqoctl uncordon",
-	"PodInTheWay":       "ask the administrators of the provider to remove the pod of its name",
-	"FailedScheduling":  "no node of the provider has room for it: ask its administrators, or let the pod run elsewhere",
+	"QuotaExceeded":     "end other pods, lower its requests, or ask cluster PROVIDER for more: MORE",
+	"QuotaMissing":      "ask for resources: liqoctl create resourceslice NODE --remote-cluster-id PROVIDER",
+	"Cordoned":          "ask the administrators of cluster PROVIDER to undo what they have done: liqoctl uncordon resourceslice SLICE or, if they have cordoned the Tenant, liqoctl uncordon tenant CONSUMER",
+	"PodInTheWay":       "ask the administrators of cluster PROVIDER to remove the pod with its name in namespace REMOTE, or rename the pod here",
+	"NetworkMissing":    "connect the networks: liqoctl network connect --remote-kubeconfig FILE; or, if the pod needs no API server, annotate its template with ACCESS=disabled",
+	"FailedScheduling":  "no node of cluster PROVIDER has room for it: ask its administrators, lower its requests, or let the pod run elsewhere",
+}
+
+// fill names in a remedy what it is about: a pod on a virtual node, in an offloaded namespace unless of is nil.
+func (c *cluster) fill(remedy string, p *corev1.Pod, v *offloadingv1beta1.VirtualNode, of *offloadingv1beta1.NamespaceOffloading) string {
+	remote := "of the pod"
+	if of != nil {
+		remote = cmp.Or(of.Status.RemoteNamespaceName, remote)
+	}
+	return strings.NewReplacer(
+		"NAMESPACE", p.Namespace, "PROVIDER", string(v.Spec.ClusterID), "CONSUMER", or(c.Installation.ClusterID, "NAME"), "NODE", v.Name, "MORE", more(v),
+		"SLICE", cmp.Or(v.Labels[authv1beta1.LabelResourceSliceName], v.Name), "REMOTE", remote, "ACCESS", offloadingv1beta1.AnnotationAPIServerSupport,
+	).Replace(remedy)
 }
 
 // whyNotThere is about a pod on a virtual node.
 func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, of *offloadingv1beta1.NamespaceOffloading) trouble {
-	if t, yes := c.drained(v); yes {
+	if t, yes := c.drained(string(v.Spec.ClusterID)); yes {
 		return t
 	}
 	known := func(reason, message string) (trouble, bool) {
 		fix, ok := remedies[reason]
-		return trouble{fmt.Sprintf("%s: %s", reason, message), strings.ReplaceAll(fix, "NAMESPACE", p.Namespace)}, ok
+		return trouble{fmt.Sprintf("%s: %s", reason, message), c.fill(fix, p, v, of)}, ok
 	}
 	if t, ok := known(p.Status.Reason, p.Status.Message); ok {
 		return t
@@ -316,7 +360,7 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 	}
 	for _, condition := range of.Status.RemoteNamespacesConditions[string(v.Spec.ClusterID)] {
 		if condition.Type == offloadingv1beta1.NamespaceReady && condition.Status != corev1.ConditionTrue && condition.Reason != offloadingv1beta1.ReasonPodAdmissionMissing {
-			return trouble{"its namespace is not ready in cluster " + string(v.Spec.ClusterID) + ": " + condition.Message, "fix what is named, or ask the administrators of the provider"}
+			return trouble{"its namespace is not ready in cluster " + string(v.Spec.ClusterID) + ": " + condition.Message, "fix what is named, or ask the administrators of cluster " + string(v.Spec.ClusterID)}
 		}
 	}
 	for i := range c.offloads.events.items { // the last first; the status comes before, as it is of now
@@ -327,5 +371,5 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 		}
 	}
 	return trouble{fmt.Sprintf("cluster %s has not given a reason", v.Spec.ClusterID),
-		fmt.Sprintf("have its administrators run: kubectl -n %s describe shadowpod %s", cmp.Or(of.Status.RemoteNamespaceName, "NAMESPACE"), p.Name)}
+		fmt.Sprintf("ask its administrators to run: kubectl -n %s describe shadowpod %s", cmp.Or(of.Status.RemoteNamespaceName, "NAMESPACE"), p.Name)}
 }

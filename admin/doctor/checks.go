@@ -43,6 +43,7 @@ var checks = []check{
 	{name: "services-exchange", title: "exchange of Services", needs: []string{"gateway-pods"}, ofEnd: exchange},
 	{name: "authentication", title: "authentication", needs: []string{"tenant-namespace"}, ofEnd: authentication},
 	{name: "virtual-nodes", title: "virtual nodes", needs: []string{"tenant-namespace"}, ofEnd: virtualNodes},
+	{name: "offloaded-namespaces", title: "offloaded namespaces", needs: []string{"crds"}, ofCluster: offloadedNamespaces},
 	{name: "offloaded-pods", title: "offloaded pods", needs: []string{"crds"}, ofCluster: offloadedPods},
 	{name: "services", title: "shared Services", needs: []string{"crds"}, ofCluster: sharedServices},
 }

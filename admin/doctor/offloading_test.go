@@ -4,12 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
 // virtualNode gives rome the virtual node north, for milan. Where it is not ready, why says so.
@@ -96,15 +98,20 @@ func TestWhyPending(t *testing.T) {
 			p := w.pending("a", "")
 			p.Spec.Tolerations = nil
 			return p
-		}, "it was made before its namespace was offloaded", "make it anew"},
-		{"too large", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "") }, "no node has room for it, here or at a provider: 0/3 nodes are available", "ask a provider for more"},
+		}, "it was made before its namespace was offloaded", "recreate it: delete it"},
+		{"too large", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "") }, "no node has room for it, here or at a provider: 0/3 nodes are available", "ask a provider for more: liqoctl create resourceslice NAME --remote-cluster-id milan"},
+		{"too large for a node of a slice", func(w *world) *corev1.Pod {
+			w.virtualNode("").Labels = map[string]string{authv1beta1.LabelResourceSliceName: "cpus"}
+			w.offload("shop")
+			return w.pending("a", "")
+		}, "no node has room for it", "ask a provider for more: kubectl -n liqo-tenant-milan edit rslice cpus"},
 		{"with a claim, and only for virtual nodes", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			w.offload("shop").Spec.PodOffloadingStrategy = offloadingv1beta1.RemotePodOffloadingStrategy
 			p := w.pending("a", "")
 			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
 			return p
-		}, "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded", "keep the pod here"},
+		}, "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded", `kubectl -n shop patch namespaceoffloading offloading --type merge -p '{"spec":{"podOffloadingStrategy":"LocalAndRemote"}}'`},
 		{"with a claim, which keeps it here", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			w.offload("shop")
@@ -120,7 +127,7 @@ func TestWhyPending(t *testing.T) {
 			p.Spec.RuntimeClassName = new("liqo")
 			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: new(corev1.EphemeralVolumeSource)}}}
 			return p
-		}, "spec.volumes[0] (data) needs a PersistentVolume", "keep the pod here"},
+		}, "spec.volumes[0] (data) needs a PersistentVolume", "take runtime class liqo, or liqo.io/type in nodeSelector or affinity, out of its template"},
 		{"which the provider has drained", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			w.offload("shop")
@@ -198,6 +205,55 @@ func TestWhyPending(t *testing.T) {
 			c.Status, c.Reason, c.Message = corev1.ConditionFalse, offloadingv1beta1.ReasonCreationLoopBackOff, "it is in the way"
 			return w.pending("a", "north")
 		}, "its namespace is not ready in cluster milan: it is in the way", "ask the administrators"},
+		{"the slice is cordoned", func(w *world) *corev1.Pod {
+			w.virtualNode("").Labels = map[string]string{authv1beta1.LabelResourceSliceName: "cpus"}
+			w.offload("shop")
+			p := w.pending("a", "north")
+			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "Cordoned", "the provider has cordoned ResourceSlice cpus of cluster rome or its Tenant")}
+			return p
+		}, "Cordoned: the provider has cordoned ResourceSlice cpus of cluster rome or its Tenant", "ask the administrators of cluster milan to undo what they have done: " +
+			"liqoctl uncordon resourceslice cpus or, if they have cordoned the Tenant, liqoctl uncordon tenant rome"},
+		{"nothing is granted", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "QuotaMissing", "nothing is granted")}
+			return p
+		}, "QuotaMissing", "liqoctl create resourceslice north --remote-cluster-id milan"},
+		{"another pod has its name there", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "PodInTheWay", "it was not made for this one")}
+			return p
+		}, "PodInTheWay", "ask the administrators of cluster milan to remove the pod with its name in namespace shop-rome"},
+		{"its API server cannot be reached", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "NetworkMissing", "there is no network")}
+			return p
+		}, "NetworkMissing: there is no network", "liqo.io/api-server-support=disabled"},
+		{"in a namespace that is never offloaded", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("kube-system").Status.RemoteNamespacesConditions["milan"][0].Status = corev1.ConditionFalse
+			p := w.pending("a", "")
+			p.Namespace = "kube-system"
+			return p
+		}, "", ""},
+		{"in a namespace that is never offloaded, and only for virtual nodes", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			p := w.pending("a", "")
+			p.Namespace, p.Spec.RuntimeClassName = "liqo-tenant-milan", new("liqo")
+			return p
+		}, "it asks for a virtual node, and namespace liqo-tenant-milan is never offloaded", "run it in another namespace, or let it run in this cluster"},
+		{"of a DaemonSet, in a namespace that is never offloaded by its label", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.rome.namespaces.items = append(w.rome.namespaces.items, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "of-milan", Labels: map[string]string{networkingv1beta1.LabelTenantNamespace: "true"}}})
+			p := w.pending("a", "north")
+			p.Namespace, p.Status.Reason = "of-milan", "OffloadingBackOff"
+			return p
+		}, "it is on a virtual node, north, and namespace of-milan is never offloaded", "keep such pods off virtual nodes: give the template of their DaemonSet, or of what else creates them, a required node affinity, liqo.io/type NotIn virtual-node"},
 		{"nobody knows", func(w *world) *corev1.Pod { w.virtualNode(""); w.offload("shop"); return w.pending("a", "north") },
 			"cluster milan has not given a reason", "kubectl -n shop-rome describe shadowpod a"},
 	} {
@@ -207,6 +263,56 @@ func TestWhyPending(t *testing.T) {
 			got, ok := w.rome.whyPending(p)
 			if ok != (tt.cause != "") || !strings.Contains(got.cause, tt.cause) || !strings.Contains(got.fix, tt.fix) {
 				t.Errorf("%v %+v", ok, got)
+			}
+		})
+	}
+}
+
+func TestOffloadedNamespaces(t *testing.T) {
+	const cannot = "namespace shop-rome of the cluster cannot be created: it has another one of that name"
+	refused := func(w *world, phase offloadingv1beta1.OffloadingPhase, ids ...string) {
+		s := &w.offload("shop").Status
+		s.OffloadingPhase = phase
+		for _, id := range ids {
+			s.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{
+				{Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionTrue},
+				{Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse, Reason: offloadingv1beta1.ReasonCreationLoopBackOff, Message: cannot},
+			}
+		}
+	}
+	const another = "or choose another name: liqoctl unoffload namespace shop; liqoctl offload namespace shop --namespace-mapping-strategy SelectedName --remote-namespace-name NAME"
+	for _, tt := range []struct {
+		name   string
+		breaks func(*world)
+		want   Finding
+	}{
+		{"none", func(*world) {}, pass("no offloaded namespaces")},
+		{"one that is well", func(w *world) { w.offload("shop") }, pass("no provider refuses an offloaded namespace")},
+		{"that may not be read", func(w *world) { w.rome.offloads.namespaces.err = errMayNot }, skip("%s", plain(errMayNot))},
+		{"that is being deleted", func(w *world) {
+			refused(w, offloadingv1beta1.OffloadingAllFailed, "milan")
+			w.rome.offloads.namespaces.items[0].DeletionTimestamp = new(metav1.Now())
+		}, pass("no provider refuses an offloaded namespace")},
+		{"refused by one", func(w *world) { refused(w, offloadingv1beta1.OffloadingSomeFailed, "naples") },
+			fail("it is SomeFailed: not every provider has the namespace for its pods").on("NamespaceOffloading shop/offloading").because("cluster naples: %s", cannot).
+				fix("ask the administrators of cluster naples why namespace shop-rome cannot be created, %s", another)},
+		{"refused by all", func(w *world) { refused(w, offloadingv1beta1.OffloadingAllFailed, "milan", "naples") },
+			fail("it is AllFailed: not every provider has the namespace for its pods").on("NamespaceOffloading shop/offloading").because("cluster milan: %s; cluster naples: %[1]s", cannot).
+				fix("ask the administrators of cluster milan, naples why namespace shop-rome cannot be created, %s", another)},
+		{"refused by one that has drained this cluster", func(w *world) {
+			refused(w, offloadingv1beta1.OffloadingAllFailed, "milan")
+			w.denied(authv1beta1.ReasonTenantDrained, "the provider has drained cluster rome")
+		}, fail("it is AllFailed: not every provider has the namespace for its pods").on("NamespaceOffloading shop/offloading").
+			because("cluster milan has drained this cluster, and runs no pods for it").fix("ask the administrators of cluster milan to end this: liqoctl activate tenant rome")},
+		{"that is never offloaded", func(w *world) { w.offload("kube-system") },
+			warn("it has no effect").on("NamespaceOffloading kube-system/offloading").because("%s", reserved.FromOffloading("kube-system", nil, "liqo")).
+				fix("kubectl -n kube-system delete namespaceoffloading offloading")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			tt.breaks(w)
+			if diff := cmp.Diff([]Finding{tt.want}, offloadedNamespaces(w.rome), cmp.AllowUnexported(Finding{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -57,7 +57,7 @@ var unreadCases = []struct {
 		w.milan.err = told(remote, "cannot be reached")
 		w.milan.Cluster = unasked(remote)
 		w.peerings = []*peering{{id: "milan", local: w.client}}
-	}, remote, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods", "services"}),
+	}, remote, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-namespaces", "offloaded-pods", "services"}),
 		[]string{"api-access"}},
 	{"the other cluster is away, here", func(w *world) {
 		w.milan.err = told(remote, "cannot be reached")
@@ -67,7 +67,7 @@ var unreadCases = []struct {
 	{"both are away", func(w *world) {
 		w.milan.err, w.rome.err = told(remote, "cannot be reached"), told(local, "cannot be reached")
 		w.peerings = nil
-	}, local, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-pods", "services"}),
+	}, local, slices.Concat([]string{"permissions", "kubernetes", "crds", "installation", "identity", "versions", "clocks", "networks", "pod-security"}, afterIdentity, []string{"offloaded-namespaces", "offloaded-pods", "services"}),
 		[]string{"api-access"}},
 	{"no right to read the ID", func(w *world) {
 		w.milan.Installation.ClusterID, w.peerings = "", nil
