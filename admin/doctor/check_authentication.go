@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -106,7 +107,7 @@ func (e *end) identityFindings(c *corev1beta1.Condition) []Finding {
 	}
 	for i := range e.cluster.events.items { // the newest first
 		ev := &e.cluster.events.items[i]
-		if o := ev.InvolvedObject; o.Kind != "Secret" || o.Namespace != status.TenantNamespace.Local || eventTime(ev).Before(c.LastTransitionTime.Time) {
+		if o := ev.InvolvedObject; o.Kind != "Secret" || o.Namespace != status.TenantNamespace.Local || survey.EventTime(ev).Before(c.LastTransitionTime.Time) {
 			continue
 		}
 		on := func(f Finding) []Finding {

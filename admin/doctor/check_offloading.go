@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
@@ -61,7 +62,7 @@ func virtualNodes(e *end) (out []Finding) {
 		if c := denial(s); c != nil {
 			why, cure = fmt.Sprintf("cluster %s denies %s: %s", e.id, c.Type, text.Cut(c.Message, maxSaid)), e.fixDenial(s, c.Reason)
 		} else if i := slices.IndexFunc(e.cluster.events.items, func(ev corev1.Event) bool { return isAbout(&ev, "ResourceSlice", s) }); i >= 0 { // the last
-			if ev := &e.cluster.events.items[i]; !eventTime(ev).Before(answered(s)) {
+			if ev := &e.cluster.events.items[i]; !survey.EventTime(ev).Before(answered(s)) {
 				why, cure = ev.Message, fmt.Sprintf("fix what is named; to see whether anything else is missing: kubectl -n %s describe rslice %s", s.Namespace, s.Name)
 			}
 		}

@@ -263,7 +263,7 @@ func (e *end) lastWarning(p *corev1.Pod) *corev1.Event {
 		}
 	}
 	for i := range e.cluster.events.items { // the last first
-		if ev := &e.cluster.events.items[i]; isAbout(ev, "Pod", p) && ev.Type == corev1.EventTypeWarning && !eventTime(ev).Before(since) {
+		if ev := &e.cluster.events.items[i]; isAbout(ev, "Pod", p) && ev.Type == corev1.EventTypeWarning && !survey.EventTime(ev).Before(since) {
 			return ev
 		}
 	}

@@ -223,7 +223,7 @@ func readEvents(ctx context.Context, c *access.Cluster, namespaces []string, o .
 			all.err = r.err
 		}
 	}
-	slices.SortFunc(all.items, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	slices.SortFunc(all.items, func(a, b corev1.Event) int { return survey.EventTime(&b).Compare(survey.EventTime(&a)) })
 	return all
 }
 
@@ -231,19 +231,6 @@ func readEvents(ctx context.Context, c *access.Cluster, namespaces []string, o .
 func isAbout(e *corev1.Event, kind string, o client.Object) bool {
 	of := e.InvolvedObject
 	return of.Kind == kind && of.Namespace == o.GetNamespace() && of.Name == o.GetName() && (of.UID == "" || of.UID == o.GetUID())
-}
-
-// eventTime is when an event happened last.
-func eventTime(e *corev1.Event) time.Time {
-	switch {
-	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
-		return e.Series.LastObservedTime.Time
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	}
-	return e.CreationTimestamp.Time
 }
 
 // clockAhead compares the API server's clock, which it tells with every answer,

@@ -252,8 +252,11 @@ func podReason(p *corev1.Pod) string {
 			return fmt.Sprintf("container %s runs and is not ready%s", c.Name, lastEnd(c))
 		}
 	}
-	return "phase " + cmp.Or(string(p.Status.Phase), "Unknown") + because(p.Status.Reason, p.Status.Message)
+	return phaseOnly(p) + because(p.Status.Reason, p.Status.Message)
 }
+
+// phaseOnly is what podReason says where the status of a pod has no reason.
+func phaseOnly(p *corev1.Pod) string { return "phase " + cmp.Or(string(p.Status.Phase), "Unknown") }
 
 // lastEnd tells of an end before, which often is the reason.
 func lastEnd(c corev1.ContainerStatus) string {

@@ -45,6 +45,8 @@ type podFacts struct {
 	offloaded  []offloadingv1beta1.NamespaceOffloading
 	namespaces []corev1.Namespace // those made for other clusters
 	pods       []corev1.Pod
+	// events are the warnings about pods, of namespaces with a pod whose status has no reason.
+	events []corev1.Event
 }
 
 // OffloadedPods returns the pods of offloaded namespaces and those of other clusters, of one namespace or, if that is
@@ -101,7 +103,45 @@ func gatherPods(ctx context.Context, c *access.Cluster, namespace string) (f pod
 		err = nil // what they are called elsewhere is not known then
 	}
 	f.namespaces = namespaces.Items
+	if err != nil {
+		return f, err
+	}
+	for _, in := range f.unexplained() {
+		var found corev1.EventList
+		list("events of namespace "+in, &found, client.InNamespace(in), client.MatchingFields{"type": corev1.EventTypeWarning, "involvedObject.kind": "Pod"})
+		if apierrors.IsForbidden(err) {
+			err = nil // only the reasons are missing
+		}
+		f.events = append(f.events, found.Items...)
+	}
 	return f, err
+}
+
+// unexplained are the namespaces of pods whose status does not say why they are not ready, each once.
+func (f *podFacts) unexplained() (namespaces []string) {
+	for i := range f.pods {
+		if p := &f.pods[i]; podOf(p).Reason == phaseOnly(p) && !slices.Contains(namespaces, p.Namespace) {
+			namespaces = append(namespaces, p.Namespace)
+		}
+	}
+	return namespaces
+}
+
+// warned is the newest warning about a pod, as a provider gives that refuses it: its virtual kubelet, or the provider's own
+// controllers, write it as an Event; empty: there is none.
+func (f *podFacts) warned(p *corev1.Pod) string {
+	var last *corev1.Event
+	for i := range f.events {
+		e := &f.events[i]
+		about := e.InvolvedObject.Namespace == p.Namespace && e.InvolvedObject.Name == p.Name && (e.InvolvedObject.UID == "" || e.InvolvedObject.UID == p.UID)
+		if about && (last == nil || !EventTime(e).Before(EventTime(last))) {
+			last = e
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return because(last.Reason, last.Message)
 }
 
 // place says where each pod is from and where it runs.
@@ -116,6 +156,9 @@ func (f *podFacts) place() []OffloadedPod {
 	for i := range f.pods {
 		p := &f.pods[i]
 		seen := podOf(p)
+		if seen.Reason == phaseOnly(p) {
+			seen.Reason += f.warned(p)
+		}
 		o := OffloadedPod{
 			Namespace: p.Namespace, Name: p.Name, From: f.own, Node: p.Spec.NodeName, Phase: p.Status.Phase,
 			Ready: seen.Ready, Reason: seen.Reason, IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
@@ -144,4 +187,17 @@ func (f *podFacts) place() []OffloadedPod {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// EventTime is when an event happened last.
+func EventTime(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
+		return e.Series.LastObservedTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	}
+	return e.CreationTimestamp.Time
 }
