@@ -17,7 +17,7 @@ import (
 // build orders what was read.
 func (f *facts) build(c *access.Cluster, o Options) *Cluster {
 	s := &Cluster{
-		Name: c.Name, ReadAt: f.now, Networks: f.installed(), Exposed: f.exposed(),
+		Name: c.Name, ReadAt: f.now, Networks: f.installed(), Exposed: f.exposed(), Offloaded: offloadedNamespaces(f.offloaded),
 		Installation: Installation{
 			ClusterID: f.id, Namespace: c.LiqoNamespace, KubernetesVersion: f.kubernetes,
 			Version: cmp.Or(f.install.Version, controllerVersion(f.components)), Labels: f.install.ClusterLabels, Components: f.components,

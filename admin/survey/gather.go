@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +50,8 @@ type facts struct {
 	foreign []corev1beta1.ForeignCluster
 	slices  []authv1beta1.ResourceSlice
 	virtual []offloadingv1beta1.VirtualNode
+
+	offloaded []offloadingv1beta1.NamespaceOffloading
 }
 
 // gather asks for everything at the same time.
@@ -89,12 +93,23 @@ func (f *facts) gather(ctx context.Context, r *reader, o Options) {
 		collectNames(g, &f.nodes, core("Node", ""))
 		collectNames(g, &f.tunnels, networking("GeneveTunnel", o.Namespace))
 	}
+	offloaded := queryOf(offloadingv1beta1.GroupVersion.WithKind("NamespaceOffloading"), o.Namespace)
+	var noOffloaded error
+	if o.Offloaded {
+		g.Go(func() {
+			f.offloaded, noOffloaded = listErr[offloadingv1beta1.NamespaceOffloading](ctx, r, offloaded)
+		})
+	}
 	g.Wait()
+	usesOffloading := slices.ContainsFunc(f.foreign, func(c corev1beta1.ForeignCluster) bool { return c.Status.Modules.Offloading.Enabled })
+	if usesOffloading || !denied(noOffloaded) && !meta.IsNoMatchError(noOffloaded) && !apierrors.IsNotFound(noOffloaded) {
+		r.add(r.gap(offloaded, noOffloaded)) // else there hardly are any
+	}
 	// Not everybody may read them, and where nobody asks for resources there are none.
 	if o.Slices && slices.ContainsFunc(f.foreign, func(c corev1beta1.ForeignCluster) bool { return c.Status.Modules.Authentication.Enabled }) {
 		f.slices = list[authv1beta1.ResourceSlice](ctx, r, queryOf(authv1beta1.GroupVersion.WithKind("ResourceSlice"), o.Namespace))
 	}
-	if o.Slices && slices.ContainsFunc(f.foreign, func(c corev1beta1.ForeignCluster) bool { return c.Status.Modules.Offloading.Enabled }) {
+	if o.Slices && usesOffloading {
 		f.virtual = list[offloadingv1beta1.VirtualNode](ctx, r, queryOf(offloadingv1beta1.GroupVersion.WithKind("VirtualNode"), o.Namespace))
 	}
 }

@@ -30,6 +30,8 @@ type Options struct {
 	Slices bool
 	// Exposed adds the IPs.
 	Exposed bool
+	// Offloaded adds the offloaded namespaces.
+	Offloaded bool
 	// Nodes, when not nil, is where nodes and tunnels are taken from instead of
 	// being read again: in a large cluster they are nearly everything that there
 	// is to read, and they seldom change. So are components.

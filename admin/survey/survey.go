@@ -24,6 +24,8 @@ type Cluster struct {
 	Peers []Peer
 	// Exposed are the addresses that IPs make known to all peers, by namespace and name.
 	Exposed []Exposed
+	// Offloaded are the namespaces whose pods may run in other clusters, by name.
+	Offloaded []OffloadedNamespace
 	// Gaps is what could not be read.
 	Gaps []Gap
 	// Within is the only namespace where objects of peerings were looked for, as the user may not look everywhere. Empty: all.

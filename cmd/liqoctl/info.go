@@ -21,8 +21,9 @@ func infoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Show the installation in a cluster and its peerings",
-		Long: `Show the installation in a cluster, its state, and the peerings of the cluster. The role is that of the
-other cluster: a Provider is asked for resources, a Consumer asks for them; Unknown is neither, or you may not see it.
+		Long: `Show the installation in a cluster, its state, the peerings of the cluster, and its offloaded namespaces.
+The role is that of the other cluster: a Provider is asked for resources, a Consumer asks for them; Unknown is neither,
+or you may not see it.
 
 Objects that you may not read are left out, and a line on stderr names them. The exit code is 1 if there may be peerings
 that could not be read; if you may look into one namespace only, as the user of 'liqoctl generate peering-user' may, those
@@ -52,7 +53,7 @@ of that namespace are all. With --get, only one value is printed, for scripts; "
 			}
 			return out.value(id)
 		}
-		s, err := a.survey(ctx, c, survey.Options{})
+		s, err := a.survey(ctx, c, survey.Options{Offloaded: true})
 		if err != nil {
 			return err
 		}

@@ -20,6 +20,8 @@ type info struct {
 	Health   healthInfo   `json:"health"`
 	Network  networkInfo  `json:"network"`
 	Peerings peeringsInfo `json:"peerings"`
+	// Offloaded is absent where there are none. Liqo has no such key.
+	Offloaded []offloadedInfo `json:"offloadedNamespaces,omitempty"`
 }
 
 type localInfo struct {
@@ -82,6 +84,14 @@ type peeringInfo struct {
 	OffloadingStatus     survey.Health `json:"offloadingStatus"`
 }
 
+type offloadedInfo struct {
+	Namespace string `json:"namespace"`
+	// RemoteNamespace is its name in the other clusters.
+	RemoteNamespace string `json:"remoteNamespace"`
+	Phase           string `json:"phase"`
+	Alerts          alerts `json:"alerts"`
+}
+
 // infoOf is what a reading of a cluster says.
 func infoOf(s *survey.Cluster) info {
 	i := info{
@@ -93,6 +103,9 @@ func infoOf(s *survey.Cluster) info {
 		Health:   healthOf(s),
 		Network:  networkOf(s.Networks),
 		Peerings: peeringsInfo{Peers: []peeringInfo{}, none: noPeersIn(nil, s)},
+	}
+	for _, n := range s.Offloaded {
+		i.Offloaded = append(i.Offloaded, offloadedInfo{n.Namespace, n.RemoteName, string(n.Phase), n.Alerts})
 	}
 	if i.Local.Labels == nil {
 		i.Local.Labels = map[string]string{}

@@ -200,6 +200,13 @@ func TestInfoLooks(t *testing.T) {
 	golden.Compare(t, "testdata/info/info-verbose.txt", shown(func(p *console.Page) { i.write(p, true) }))
 	golden.Compare(t, "testdata/info/info.json", printed(t, formatJSON, i))
 	golden.Compare(t, "testdata/info/info.yaml", printed(t, formatYAML, i))
+	offloads := authenticated()
+	offloads.Offloaded = []survey.OffloadedNamespace{
+		{Namespace: "bank", RemoteName: "bank-rome", Phase: offloadingv1beta1.OffloadingReady},
+		{Namespace: "shop", RemoteName: "shop-rome", Phase: offloadingv1beta1.OffloadingAllFailed, Alerts: []string{"cluster milan: namespace shop-rome of the cluster cannot be created"}},
+	}
+	golden.Compare(t, "testdata/info/info-offloading.txt", shown(func(p *console.Page) { infoOf(offloads).write(p, false) }))
+	golden.Compare(t, "testdata/info/info-offloading.json", printed(t, formatJSON, infoOf(offloads).Offloaded))
 	golden.Compare(t, "testdata/info/info-authenticated.txt", shown(func(p *console.Page) { infoOf(authenticated()).write(p, false) }))
 	golden.Compare(t, "testdata/info/info-without-agents.txt", shown(func(p *console.Page) { infoOf(withoutAgents()).write(p, false) }))
 	golden.Compare(t, "testdata/info/info-without-agents.json", printed(t, formatJSON, infoOf(withoutAgents()).Health))

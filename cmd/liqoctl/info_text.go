@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/admin/survey"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
 
@@ -22,6 +23,26 @@ func (i info) write(p *console.Page, verbose bool) {
 		p.Box("Network", i.Network.section())
 	}
 	p.Box("Active peerings", i.Peerings.section())
+	if len(i.Offloaded) > 0 {
+		s := &console.Section{}
+		for _, n := range i.Offloaded {
+			n.write(s.Sub(n.Namespace))
+		}
+		p.Box("Offloaded namespaces", s)
+	}
+}
+
+func (n offloadedInfo) write(s *console.Section) {
+	phase := orUnknown(n.Phase)
+	switch offloadingv1beta1.OffloadingPhase(n.Phase) {
+	case offloadingv1beta1.OffloadingReady:
+		phase = console.Good(phase)
+	case offloadingv1beta1.OffloadingSomeFailed, offloadingv1beta1.OffloadingAllFailed:
+		phase = console.Bad(phase)
+	}
+	s.Entry("Phase", phase)
+	s.Entry("Remote namespace", orUnknown(n.RemoteNamespace))
+	writeAlerts(s, n.Alerts)
 }
 
 // versionText says what runs, and which version of it.
