@@ -201,7 +201,7 @@ func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 	case never != "" && placement.OnlyVirtual(p):
 		return trouble{"it asks for a virtual node, and " + never, "run it in another namespace, or " + notOnlyVirtual}, true
 	case of == nil && placement.OnlyVirtual(p):
-		return notOffloaded(p), true
+		return c.notOffloaded(p), true
 	case of == nil, reflection.NeedsVolume(&p.Spec) && !onlyThere(p, of): // it stays here
 		return t, false
 	}
@@ -212,8 +212,20 @@ func (c *cluster) whyPending(p *corev1.Pod) (t trouble, ok bool) {
 var notOnlyVirtual = fmt.Sprintf("let it run in this cluster: take runtime class %s, or %s in nodeSelector or affinity, out of its template",
 	offloadingv1beta1.RuntimeClassName, networkingv1beta1.LabelNodeType)
 
+// letRunAnywhere is the command that lets new pods run here and in other clusters, and changes nothing else.
+func letRunAnywhere(o *offloadingv1beta1.NamespaceOffloading) string {
+	return fmt.Sprintf(`kubectl -n %s patch namespaceoffloading %s --type merge -p '{"spec":{"podOffloadingStrategy":"%s"}}'`,
+		o.Namespace, o.Name, offloadingv1beta1.LocalAndRemotePodOffloadingStrategy)
+}
+
 // notOffloaded is about a pod for virtual nodes in a namespace that is not for them.
-func notOffloaded(p *corev1.Pod) trouble {
+func (c *cluster) notOffloaded(p *corev1.Pod) trouble {
+	for i := range c.offloads.namespaces.items {
+		o := &c.offloads.namespaces.items[i]
+		if o.Namespace == p.Namespace && o.DeletionTimestamp == nil && o.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalPodOffloadingStrategy {
+			return trouble{"it asks for a virtual node, and podOffloadingStrategy of its namespace is Local", letRunAnywhere(o) + "; then recreate the pod"}
+		}
+	}
 	return trouble{"it asks for a virtual node, and its namespace is not offloaded", "liqoctl offload namespace " + p.Namespace}
 }
 
@@ -259,8 +271,7 @@ func (c *cluster) whyUnscheduled(p *corev1.Pod, of *offloadingv1beta1.NamespaceO
 	if reflection.NeedsVolume(&p.Spec) {
 		t := trouble{"FailedReflection: " + plain(reflection.Refused(&p.Spec)), notOnlyVirtual}
 		if of.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy {
-			t.fix = fmt.Sprintf(`let it run in this cluster: kubectl -n %s patch namespaceoffloading %s --type merge -p '{"spec":{"podOffloadingStrategy":"%s"}}', then recreate it`,
-				of.Namespace, of.Name, offloadingv1beta1.LocalAndRemotePodOffloadingStrategy)
+			t.fix = "let it run in this cluster, too: " + letRunAnywhere(of) + "; then recreate the pod"
 		}
 		return t
 	}
@@ -352,7 +363,7 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 		return t
 	}
 	if of == nil {
-		return notOffloaded(p)
+		return c.notOffloaded(p)
 	}
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil && w.Reason != "" {

@@ -151,6 +151,13 @@ func TestWhyPending(t *testing.T) {
 			}}}
 			return p
 		}, "its namespace is not offloaded", "liqoctl offload namespace shop"},
+		{"of runtime class liqo, in a namespace whose pods stay here", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop").Spec.PodOffloadingStrategy = offloadingv1beta1.LocalPodOffloadingStrategy
+			p := w.pending("a", "")
+			p.Spec.RuntimeClassName = new("liqo")
+			return p
+		}, "podOffloadingStrategy of its namespace is Local", "kubectl -n shop patch namespaceoffloading offloading"},
 		{"of runtime class liqo, and its namespace is not offloaded", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			p := w.pending("a", "")
