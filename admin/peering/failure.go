@@ -62,7 +62,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 func (f *Failure) Error() string {
 	lines := append([]string{f.headline()}, indent(f.Clues)...)
-	if f.Done > 0 {
+	if f.Done > 0 && !errors.As(f.Err, new(*final)) {
 		lines = append(lines, fmt.Sprintf("%d of %d steps are done and stay done: run the same command again to continue", f.Done, f.Steps))
 	}
 	return strings.Join(lines, "\n")

@@ -145,3 +145,8 @@ func patience(err error) time.Duration {
 type complaint struct{ text string }
 
 func (c *complaint) Error() string { return c.text }
+
+// final is a complaint that the same command would only meet again.
+type final struct{ complaint }
+
+func (f *final) Unwrap() error { return &f.complaint }

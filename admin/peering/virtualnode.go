@@ -192,7 +192,11 @@ func notRunning(v *offloadingv1beta1.VirtualNode) (missing string, err error) {
 		switch c := v.Status.Conditions[i]; c.Status {
 		case offloadingv1beta1.VirtualNodeRunning:
 		case offloadingv1beta1.VirtualNodeNone:
-			return "", &complaint{fmt.Sprintf("VirtualNode %s, %s (%s): %s", v.Name, of, c.Reason, c.Message)}
+			why := complaint{fmt.Sprintf("VirtualNode %s, %s (%s): %s", v.Name, of, c.Reason, c.Message)}
+			if c.Reason == reasonNodeTaken {
+				return "", &final{why}
+			}
+			return "", &why
 		default:
 			return c.Message, nil
 		}

@@ -68,6 +68,11 @@ func TestVirtualNodeClues(t *testing.T) {
 	if !strings.Contains(got, "more Secrets than are held") || strings.Contains(got, "Taken") || strings.Contains(got, "of before") {
 		t.Errorf("what is told:\n%s", got)
 	}
+	v.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{Type: offloadingv1beta1.VirtualNodeVirtualKubelet, Status: offloadingv1beta1.VirtualNodeNone, Reason: "NodeNameTaken"}}
+	_, err := notRunning(v)
+	if f := (&Failure{Doing: "waiting for node milan", Err: err, Done: 1, Steps: 2}).Error(); patience(err) != complaintFor || strings.Contains(f, "again") {
+		t.Errorf("patience %v; it is told to continue:\n%s", patience(err), f)
+	}
 	const next = "Next: delete it with liqoctl delete virtualnode milan -n liqo-tenant-milan --context=rome, and create a virtual node with another name"
 	if got := clues("VirtualNode milan, Node (NodeNameTaken): there is a Node milan"); got != next {
 		t.Errorf("while the name is taken:\n%s", got)

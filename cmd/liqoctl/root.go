@@ -78,7 +78,7 @@ func group(parent *cobra.Command, id string, commands ...*cobra.Command) {
 func (a *app) addGlobalFlags(cmd *cobra.Command) {
 	a.local.addTo(cmd)
 	fs := cmd.PersistentFlags()
-	fs.BoolVar(&a.skipConfirm, "skip-confirm", false, "do not ask before destructive changes")
+	fs.BoolVar(&a.skipConfirm, "skip-confirm", false, "do not ask for confirmation")
 	fs.StringToStringVar(&a.labels, "global-labels", nil, "`LABELS` (key=value,...) for every object that is created")
 	fs.StringToStringVar(&a.annotations, "global-annotations", nil, "`ANNOTATIONS` (key=value,...) for every object that is created")
 	for _, name := range []string{"global-labels", "global-annotations"} {
