@@ -164,16 +164,18 @@ func (b *tunnelBatch) add(size int) {
 type nodeWriter struct {
 	write        func([]underlay.Datagram) (int, error)
 	captureBatch func() (captureBatch, bool) // Forwarder.captureBatch
+	loop         int                         // in nodeState.sent
 	datagrams    []underlay.Datagram
 	heads        [][headLen]byte
 	arena        []byte // unused rest
 	memory       []byte // the whole arena
 }
 
-func newNodeWriter(f *Forwarder, write func([]underlay.Datagram) (int, error)) *nodeWriter {
+func newNodeWriter(f *Forwarder, loop int, write func([]underlay.Datagram) (int, error)) *nodeWriter {
 	w := &nodeWriter{
 		write:        write,
 		captureBatch: f.captureBatch,
+		loop:         loop,
 		datagrams:    make([]underlay.Datagram, 0, writeBatch),
 		heads:        make([][headLen]byte, writeBatch),
 		memory:       make([]byte, arenaLen),
@@ -232,8 +234,9 @@ func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neig
 	w.datagrams = append(w.datagrams, underlay.Datagram{
 		Addr: t.remote(), Local: t.local(), ECN: ecn, Head: head, Body: body,
 	})
-	t.state.txPackets.Add(1)
-	t.state.txBytes.Add(uint64(len(body)))
+	sent := &t.state.sent[w.loop]
+	sent.packets.Add(1)
+	sent.bytes.Add(uint64(len(body)))
 }
 
 // flush sends what was collected and takes back all space.

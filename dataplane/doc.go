@@ -15,8 +15,8 @@
 // Egress runs on the tunnel's readers: ReadPackets reads a node socket and
 // writes straight into the tunnel's buffers, so no queue of ours lies between
 // them. There is a loop for each of the sockets, which shares with the others only what is
-// written rarely or must be one (loop.go). Ingress runs on the tunnel's receiver: WritePackets sends to the nodes
-// before it returns. Two queues hold what the gateway itself sends to the peer
+// written rarely or must be one (loop.go). Ingress runs on the tunnel's receivers: WritePackets sends to the nodes
+// before it returns. There are as many loops of that, which send in turn. Two queues hold what the gateway itself sends to the peer
 // (send). Run adds a goroutine for the gateway's own stack and one for
 // upkeep.
 //

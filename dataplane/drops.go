@@ -53,9 +53,17 @@ func (f *Forwarder) egressTotal(v Verdict) (n uint64) {
 	return n
 }
 
+// ingressTotal is how many packets from the peer had a verdict.
+func (f *Forwarder) ingressTotal(v Verdict) (n uint64) {
+	for _, l := range f.ingressLoops {
+		n += l.count.verdicts[v].Load()
+	}
+	return n
+}
+
 // keepIngress keeps the headers of a packet from the peer that was dropped.
 func (f *Forwarder) keepIngress(b []byte, v Verdict) {
-	out := dropped.Packet{Time: time.Now(), Direction: "ingress", Reason: v.String(), Total: f.ingressCount.verdicts[v].Load()}
+	out := dropped.Packet{Time: time.Now(), Direction: "ingress", Reason: v.String(), Total: f.ingressTotal(v)}
 	out.SetIP(b)
 	f.dropped.Keep(ingressKind(v), &out)
 }

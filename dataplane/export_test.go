@@ -73,7 +73,13 @@ func (f *Forwarder) EgressCounts() (s Counts) {
 }
 
 // IngressCounts are those of packets from the peer.
-func (f *Forwarder) IngressCounts() Counts { return f.ingressCount.sums() }
+func (f *Forwarder) IngressCounts() (s Counts) {
+	for _, l := range f.ingressLoops {
+		n := l.count.sums()
+		s.Verdicts, s.Packets, s.Bytes = s.Verdicts+n.Verdicts, s.Packets+n.Packets, s.Bytes+n.Bytes
+	}
+	return s
+}
 
 func (c *counters) sums() Counts {
 	s := Counts{Packets: c.packets.Load(), Bytes: c.bytes.Load()}
@@ -81,4 +87,12 @@ func (c *counters) sums() Counts {
 		s.Verdicts += c.verdicts[v].Load()
 	}
 	return s
+}
+
+// Writers are the loops of ingress.
+func (f *Forwarder) Writers() (out []tunnel.Writer) {
+	for _, l := range f.ingressLoops {
+		out = append(out, l)
+	}
+	return out
 }

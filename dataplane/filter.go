@@ -28,8 +28,8 @@ func (f *egressLoop) filterEgress(s *snapshot, t *nodeTunnel, p *packet.Packet, 
 }
 
 // filterIngress asks the chains about a packet for d. See filterEgress.
-func (f *Forwarder) filterIngress(s *snapshot, p *packet.Packet, d *destination) (clamp int, v Verdict) {
-	w := filter.Way{Node: d.node.name, Dst: p.Dst()}
+func (f *ingressLoop) filterIngress(s *snapshot, p *packet.Packet, d *destination) (clamp int, v Verdict) {
+	w := filter.Way{Loop: f.index, Node: d.node.name, Dst: p.Dst()}
 	if d.inside.IsValid() {
 		w.Dst = d.inside
 	} else if in, ok := s.table.LocalInside(w.Dst); ok {

@@ -97,10 +97,13 @@ func (f *Forwarder) openPodFlow(p *packet.Packet, d destination, now int64) Verd
 }
 
 // flowDestination finds the node whose request p answers.
-func (f *Forwarder) flowDestination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
+func (f *ingressLoop) flowDestination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
 	shared := p.Dst()
 	var fl flowOrigin
 	var ok bool
+	if p.Fragment == packet.LaterFragment {
+		f.turn() // the first one may be at another loop
+	}
 	if p.IsICMPError() {
 		e, quoted := p.Embedded()
 		if !quoted || e.Src() != shared {

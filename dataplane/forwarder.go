@@ -38,8 +38,9 @@ type Underlay interface {
 type Options struct {
 	// Underlays are the sockets towards the nodes, all of one address: see
 	// underlay.ListenShared. Each is read by a goroutine of its own, which carries what it
-	// reads to the peer; the first one also sends what is for the nodes. There is one at
-	// least. The Forwarder closes them at the end of Run.
+	// reads to the peer; the first one also sends what is for the nodes. As many goroutines
+	// carry what comes from the peer, if there is much of it. There is one at least. The
+	// Forwarder closes them at the end of Run.
 	Underlays []Underlay
 	// NodePort is the UDP port that nodes receive on. Zero: geneve.DefaultPort.
 	NodePort uint16
@@ -55,14 +56,16 @@ type Options struct {
 // and the WireGuard tunnel to the peer, joined. Build it with New, give it its
 // first configuration with Apply, then let it Run; Apply is safe at any time.
 type Forwarder struct {
-	underlay Underlay      // of loops[0]
-	loops    []*egressLoop // one for each of Options.Underlays
-	nodePort uint16
-	tunnel   *tunnel.Tunnel
-	stack    *netstack.Stack
-	log      *slog.Logger
-	start    time.Time
-	clock    func() int64 // nanoseconds since start, that never run backwards
+	underlay Underlay // of loops[0]
+	// loops and ingressLoops are one for each of Options.Underlays.
+	loops        []*egressLoop
+	ingressLoops []*ingressLoop
+	nodePort     uint16
+	tunnel       *tunnel.Tunnel
+	stack        *netstack.Stack
+	log          *slog.Logger
+	start        time.Time
+	clock        func() int64 // nanoseconds since start, that never run backwards
 
 	snap atomic.Pointer[snapshot]
 	// flows are those that local senders open behind the unknown source, and podFlows
@@ -78,16 +81,10 @@ type Forwarder struct {
 
 	egressErrors, ingressErrors *errorBudget
 
-	// Owned by the goroutine in WritePackets.
-	toNodes *nodeWriter
 	// Owned by the stack's goroutine.
 	fromOwn *nodeWriter
 	// Owned by the goroutine in Run.
 	probes *nodeWriter
-
-	_            [64]byte // ingress writes this for each packet; the rest is read by all
-	ingressCount counters
-	_            [64]byte
 
 	captures capture.Set
 	dropped  *dropped.Sample
@@ -161,15 +158,15 @@ func New(o Options) (*Forwarder, error) {
 		egressErrors: newErrorBudget(), ingressErrors: newErrorBudget(),
 	}
 	f.clock = func() int64 { return int64(time.Since(f.start)) }
-	f.toNodes = newNodeWriter(f, f.underlay.WriteBatch)
 	// What ingress has to wait for must not hold up egress. All of this is asked for, or sent,
 	// again.
-	f.fromOwn, f.probes = newNodeWriter(f, f.underlay.TryWriteBatch), newNodeWriter(f, f.underlay.TryWriteBatch)
+	f.fromOwn, f.probes = newNodeWriter(f, 0, f.underlay.TryWriteBatch), newNodeWriter(f, 0, f.underlay.TryWriteBatch)
 	for i, u := range o.Underlays {
 		l := newEgressLoop(f, i, u)
-		f.loops = append(f.loops, l)
+		in := newIngressLoop(f, i)
+		f.loops, f.ingressLoops = append(f.loops, l), append(f.ingressLoops, in)
 		if i > 0 {
-			o.Tunnel.Readers = append(o.Tunnel.Readers, l)
+			o.Tunnel.Readers, o.Tunnel.Writers = append(o.Tunnel.Readers, l), append(o.Tunnel.Writers, in)
 		}
 	}
 	f.pathMTUs.sent.seed = maphash.MakeSeed()
@@ -390,7 +387,9 @@ func (f *Forwarder) Status() Status {
 	for _, l := range f.loops {
 		l.count.addTo(&st.Egress)
 	}
-	f.ingressCount.addTo(&st.Ingress)
+	for _, l := range f.ingressLoops {
+		l.count.addTo(&st.Ingress)
+	}
 	for _, t := range s.nodes {
 		st.Nodes = append(st.Nodes, t.status(f.start))
 	}

@@ -302,7 +302,7 @@ func FuzzIngressPacket(t *testing.F) {
 		valid := transportValid(ip)
 		z.answers = z.answers[:0]
 		before := z.forwarder.IngressCounts()
-		z.forwarder.WritePackets([][]byte{append(make([]byte, offset), ip...)}, nil, offset)
+		z.forwarder.WritePackets([][]byte{append(make([]byte, offset), ip...)}, nil, offset, func() {})
 		after := z.forwarder.IngressCounts()
 		z.checkToNode(mayEnterFrom, mayEnterTo, valid)
 		if got := after.Verdicts - before.Verdicts; got != 1 {

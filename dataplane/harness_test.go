@@ -271,7 +271,7 @@ func (h *harness) ingress(packets ...[]byte) {
 	for _, p := range packets {
 		bufs = append(bufs, append(make([]byte, offset), p...))
 	}
-	h.forwarder.WritePackets(bufs, nil, offset)
+	h.forwarder.WritePackets(bufs, nil, offset, func() {})
 }
 
 // encapsulated is what a node received.

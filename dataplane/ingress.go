@@ -9,14 +9,20 @@ import (
 
 // The way of a packet from the peer to a node:
 //
-//	WritePackets  the tunnel's batch -> ingress -> socket
+//	WritePackets  the tunnel's batch -> ingress -> its turn -> socket
 //	ingress       parse -> ECN -> own address? -> source check -> destination -> filter ->
 //	              hop limit -> MTU -> clamp -> translate -> encapsulate
 //	destination   pod, IP object or unknown-source flow -> node
 
-// WritePackets implements tunnel.Overlay: it carries decrypted packets to the
+// WritePackets implements tunnel.Overlay: that of the first loop.
+func (f *Forwarder) WritePackets(bufs [][]byte, ecn []uint8, offset int, turn func()) {
+	f.ingressLoops[0].WritePackets(bufs, ecn, offset, turn)
+}
+
+// WritePackets implements tunnel.Writer: it carries decrypted packets to the
 // nodes. It changes them in place and keeps nothing of them.
-func (f *Forwarder) WritePackets(bufs [][]byte, ecn []uint8, offset int) {
+func (f *ingressLoop) WritePackets(bufs [][]byte, ecn []uint8, offset int, turn func()) {
+	f.turn = turn
 	s, now, w := f.snap.Load(), f.clock(), f.toNodes
 	l, capturing := f.captureBatch()
 	for i, b := range bufs {
@@ -25,13 +31,13 @@ func (f *Forwarder) WritePackets(bufs [][]byte, ecn []uint8, offset int) {
 			outer = ecn[i]
 		}
 		v := f.ingress(s, b[offset:], outer, w, now)
-		f.ingressCount.verdicts[v].Add(1)
+		f.count.verdicts[v].Add(1)
 		if v.Dropped() && f.dropped.Wants(ingressKind(v), now) {
 			f.keepIngress(b[offset:], v)
 		}
 		if v == Forwarded {
-			f.ingressCount.packets.Add(1)
-			f.ingressCount.bytes.Add(uint64(len(b) - offset))
+			f.count.packets.Add(1)
+			f.count.bytes.Add(uint64(len(b) - offset))
 		}
 		if capturing {
 			l.ingressed(b[offset:], v)
@@ -42,7 +48,7 @@ func (f *Forwarder) WritePackets(bufs [][]byte, ecn []uint8, offset int) {
 
 // ingress carries one decrypted packet to the node that its destination lives
 // behind. outer is the ECN field of the message that it came in. It allocates nothing and logs nothing; every exit is a Verdict.
-func (f *Forwarder) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, now int64) Verdict {
+func (f *ingressLoop) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, now int64) Verdict {
 	p, ok := packet.Parse(b)
 	if !ok || !p.HeaderChecksumValid() {
 		return DropMalformed
@@ -54,6 +60,7 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, n
 		if p.Src() != s.cfg.PeerTunnelAddr {
 			return DropSpoofedSource
 		}
+		f.turn()
 		return f.deliver(&p)
 	}
 	if !s.ingressSource(&p) {
@@ -90,7 +97,7 @@ func (f *Forwarder) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter, n
 	s.table.Ingress(&p)
 	f.pathMTUs.learn(&p, s.pathMTU, now)
 	if d.fallback {
-		f.ingressCount.fallback.Add(1)
+		f.count.fallback.Add(1)
 	}
 	if !big {
 		return w.send(d.node, p.Bytes, isIPv6(&p))
@@ -112,7 +119,7 @@ type destination struct {
 }
 
 // destination finds the node for p by its destination as the peer knows it.
-func (f *Forwarder) destination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
+func (f *ingressLoop) destination(s *snapshot, p *packet.Packet, now int64) (d destination, v Verdict) {
 	dst := p.Dst()
 	switch {
 	case containsAddr(s.cfg.LocalPods, dst):
@@ -153,12 +160,12 @@ func (d *destination) restore(p *packet.Packet) {
 
 // fragmentTo sends a packet that is larger than the MTU of the node's link in
 // pieces. The peer's MTU is larger than ours: a misconfiguration that works.
-func (f *Forwarder) fragmentTo(w *nodeWriter, t *nodeTunnel, p *packet.Packet, mtu int) Verdict {
+func (f *ingressLoop) fragmentTo(w *nodeWriter, t *nodeTunnel, p *packet.Packet, mtu int) Verdict {
 	frags, ok := packet.NewFragmenter(*p, mtu)
 	if !ok {
 		return DropMalformed
 	}
-	f.ingressCount.fragmented.Add(1)
+	f.count.fragmented.Add(1)
 	for {
 		b := w.space(mtu)
 		n := frags.Next(b)

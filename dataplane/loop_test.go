@@ -22,27 +22,37 @@ import (
 	"github.com/sluice-net/sluice/underlay"
 )
 
-// peerSide is the peer's tunnel: what comes out of it goes to deliver.
+// peerSide is the peer's tunnel: what comes out of it goes to deliver, and what is sent to out
+// goes into it.
 type peerSide struct {
 	deliver func(packet []byte)
+	out     chan []byte
 	end     chan struct{}
 }
 
-func (p *peerSide) ReadPackets([][]byte, []int, int) (int, int, error) {
-	<-p.end
-	return 0, 0, context.Canceled
+func (p *peerSide) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error) {
+	select {
+	case b := <-p.out:
+		sizes[0] = copy(bufs[0][offset:], b)
+	case <-p.end:
+		return 0, 0, context.Canceled
+	}
+	for n = 1; n < len(bufs) && len(p.out) > 0; n++ {
+		sizes[n] = copy(bufs[n][offset:], <-p.out)
+	}
+	return n, 0, nil
 }
 
-func (p *peerSide) WritePackets(bufs [][]byte, _ []uint8, offset int) {
+func (p *peerSide) WritePackets(bufs [][]byte, _ []uint8, offset int, _ func()) {
 	for _, b := range bufs {
 		p.deliver(b[offset:])
 	}
 }
 
 // runPeer runs the peer of a configuration, which it completes.
-func runPeer(tb testing.TB, network *dataplanetest.Network, cfg *dataplane.Config, deliver func(packet []byte)) {
+func runPeer(tb testing.TB, network *dataplanetest.Network, cfg *dataplane.Config, deliver func(packet []byte)) *peerSide {
 	tb.Helper()
-	p, key := &peerSide{deliver: deliver, end: make(chan struct{})}, tunnel.GeneratePrivateKey()
+	p, key := &peerSide{deliver: deliver, out: make(chan []byte, 4*tunnel.BatchSize), end: make(chan struct{})}, tunnel.GeneratePrivateKey()
 	at := netip.MustParseAddrPort("192.0.2.2:51840")
 	peer, err := tunnel.New(tunnel.Options{Overlay: p, Listen: func(uint16) (tunnel.Socket, error) { return network.Listen(at), nil }})
 	if err != nil {
@@ -57,12 +67,14 @@ func runPeer(tb testing.TB, network *dataplanetest.Network, cfg *dataplane.Confi
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = peer.Run(ctx) }()
 	tb.Cleanup(func() { cancel(); close(p.end); <-ended })
+	return p
 }
 
 // loopHarness is a Forwarder with several sockets that runs, and a node with many ports, which
 // are the flows that a kernel would spread over the sockets.
 type loopHarness struct {
 	*harness
+	peer  *peerSide
 	flows []*dataplanetest.Socket
 	stop  func()
 }
@@ -71,7 +83,7 @@ func newLoopHarness(t *testing.T, loops, flows int, deliver func([]byte)) *loopH
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	network := dataplanetest.NewNetwork()
 	h := &loopHarness{harness: &harness{T: t, network: network, config: harnessConfig()}}
-	runPeer(t, network, &h.config, deliver)
+	h.peer = runPeer(t, network, &h.config, deliver)
 	var err error
 	h.forwarder, err = dataplane.New(dataplane.Options{
 		Underlays: dataplanetest.Underlays(network.ListenShared(gatewayAddr, loops)),

@@ -97,7 +97,7 @@ func TestMalformedPackets(t *testing.T) {
 			bufs[i] = rooms[i]
 		}
 		z.answers = z.answers[:0]
-		z.forwarder.WritePackets(bufs, nil, offset)
+		z.forwarder.WritePackets(bufs, nil, offset, func() {})
 		if len(z.answers) == 0 {
 			t.Fatal("the good packet behind them did not pass")
 		}

@@ -41,11 +41,9 @@ type nodeState struct {
 
 	backoff neighbor.Backoff // of a silent node; owned by upkeep
 
-	// received is what each egress loop has received.
+	// received is what each egress loop has received, and sent what each ingress loop has sent.
 	received []received
-
-	_                  [64]byte // ingress writes the rest for each packet
-	txPackets, txBytes atomic.Uint64
+	sent     []sent
 }
 
 // received is written by one egress loop for each packet, and fills a cache line, which no
@@ -56,8 +54,14 @@ type received struct {
 	_              [64 - 3*8]byte
 }
 
+// sent is written by one ingress loop for each packet, likewise, and for what is rare by others.
+type sent struct {
+	packets, bytes atomic.Uint64
+	_              [64 - 2*8]byte
+}
+
 func newNodeState(loops int) *nodeState {
-	st := &nodeState{received: make([]received, loops)}
+	st := &nodeState{received: make([]received, loops), sent: make([]sent, loops)}
 	st.encapsulation.Store(uint32(geneve.Geneve))
 	return st
 }
@@ -163,7 +167,10 @@ func (t *nodeTunnel) status(start time.Time) NodeStatus {
 	n := NodeStatus{
 		Name: t.name, VNI: t.vni, Underlay: t.remote().Addr(), Internal: t.internal,
 		Encapsulation: t.encapsulation(),
-		TxPackets:     st.txPackets.Load(), TxBytes: st.txBytes.Load(),
+	}
+	for i := range st.sent {
+		n.TxPackets += st.sent[i].packets.Load()
+		n.TxBytes += st.sent[i].bytes.Load()
 	}
 	for i := range st.received {
 		n.RxPackets += st.received[i].packets.Load()

@@ -48,7 +48,7 @@ func TestECNPassesTheGateway(t *testing.T) {
 
 				ingress := h.ingressVerdicts()["DropECN"]
 				in := append(make([]byte, offset), withECN(udp(remoteOutside, 2, localPod, 1, "x"), inner)...)
-				h.forwarder.WritePackets([][]byte{in}, []uint8{outer}, offset)
+				h.forwarder.WritePackets([][]byte{in}, []uint8{outer}, offset, func() {})
 				at := h.atNode(0)
 				if want != (len(at) == 1) || want == (h.ingressVerdicts()["DropECN"] > ingress) {
 					t.Fatalf("%d packets for the node, verdicts %v, want one %v", len(at), h.ingressVerdicts(), want)

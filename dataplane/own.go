@@ -42,7 +42,7 @@ func (f *Forwarder) fromStack(b []byte) {
 
 // send queues a packet of the gateway itself for the tunnel, and takes b.
 //
-// f.own is sent to by the stack's goroutine and f.errors by the tunnel's receiver: the
+// f.own is sent to by the stack's goroutine and f.errors by the tunnel's receivers: the
 // peer decides how many errors there are, and must not keep the pings from going out.
 // Both are received by the first loop and never closed; when one is full the
 // packet is dropped, as every sender of such packets expects and repeats.

@@ -184,6 +184,6 @@ func (r *replay) ingressBatch(ips ...[]byte) func() {
 			copy(room[i][offset:], ip)
 			bufs[i] = room[i]
 		}
-		r.forwarder.WritePackets(bufs, ecn, offset)
+		r.forwarder.WritePackets(bufs, ecn, offset, func() {})
 	}
 }

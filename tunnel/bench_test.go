@@ -33,7 +33,7 @@ func (p *pump) ReadPackets(bufs [][]byte, sizes []int, offset int) (int, int, er
 	return len(bufs), 0, nil
 }
 
-func (p *pump) WritePackets(bufs [][]byte, _ []uint8, _ int) { p.got.Add(int64(len(bufs))) }
+func (p *pump) WritePackets(bufs [][]byte, _ []uint8, _ int, _ func()) { p.got.Add(int64(len(bufs))) }
 func (p *pump) CloseRead() {
 	if !p.stopped.Swap(true) {
 		close(p.done)

@@ -30,6 +30,7 @@ type bind struct {
 	log     *slog.Logger
 	egress  *egress
 	ingress *ingressAccount
+	writers []Writer // one for each receiver
 	// receive works on what a socket receives until it is closed. Nil before Run.
 	receive func(*openSocket)
 	// onHandshake is called when an initiation or a response goes to a peer. A response means
@@ -60,7 +61,7 @@ type openSocket struct {
 	done       chan struct{}
 	once       sync.Once
 	handshakes chan handshake // sent to by pass, received by next; never closed
-	received   sync.WaitGroup // the goroutine that receives
+	received   sync.WaitGroup // those who receive
 }
 
 // handshake is a message for wireguard-go.
@@ -105,6 +106,7 @@ func (s *openSocket) shut() (err error) {
 func newBind(o Options, egress *egress, ingress *ingressAccount, onHandshake func([]byte)) *bind {
 	b := &bind{
 		listen: o.Listen, onDrop: o.OnDrop, log: o.Logger, egress: egress, ingress: ingress, onHandshake: onHandshake,
+		writers:   append([]Writer{o.Overlay}, o.Writers...),
 		datagrams: sync.Pool{New: func() any { return new([BatchSize]underlay.Datagram) }},
 		callers:   make(chan endpoint, 1), initiations: make(chan received, 1),
 	}
@@ -184,8 +186,8 @@ func (b *bind) Open(port uint16) ([]conn.ReceiveFunc, uint16, error) {
 }
 
 // Close implements conn.Bind. It closes the open socket, not the prepared one, and waits
-// until nothing more is received from it: replay filters have no lock, so that there is
-// one receiver at a time.
+// until nothing more is received from it: replay filters have no lock, so that all who receive
+// are of one socket, which gives them their turns.
 func (b *bind) Close() error {
 	b.mu.Lock()
 	open := b.open

@@ -47,25 +47,28 @@ func newTestBind(t testing.TB, s Socket) (*bind, conn.ReceiveFunc) {
 	return tun.bind, fns[0]
 }
 
-// newTestReceiver returns a receiver over s of a device that has no keys, what it opens by,
-// and what wireguard-go receives by.
-func newTestReceiver(t testing.TB, s Socket) (*receiver, *device.Direct, conn.ReceiveFunc) {
+// newTestReceiver returns a receiver over s of a device that has no keys, and what wireguard-go
+// receives by.
+func newTestReceiver(t testing.TB, s Socket) (*receiver, conn.ReceiveFunc) {
 	t.Helper()
 	b, next := newTestBind(t, s)
 	dev := device.NewDevice(newTunDevice(), b, newDeviceLogger(b.log))
 	t.Cleanup(dev.Close)
-	r := newReceiver(b, b.open)
-	return r, dev.NewDirect(BatchSize, r), next
+	r := newReceiver(newInbound(b, b.open), b.writers[0], dev)
+	r.bufs, r.sizes, r.from = batchBuffers(), make([]int, BatchSize), make([]underlay.Origin, BatchSize)
+	return r, next
 }
 
-// receiveOnce reads and opens one batch.
-func receiveOnce(t testing.TB, r *receiver, direct *device.Direct, bufs [][]byte, sizes []int) {
+// receiveOnce reads and carries one batch.
+func receiveOnce(t testing.TB, r *receiver) {
 	t.Helper()
-	n, err := r.read(bufs, sizes)
+	n, err := r.read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.open(direct, bufs[:n], sizes[:n])
+	if n > 0 {
+		r.carry(n)
+	}
 }
 
 func message(kind uint32, size int) []byte {
@@ -196,7 +199,7 @@ func TestBindOpenAndClose(t *testing.T) {
 
 func TestReceiverSurvivesErrors(t *testing.T) {
 	calls := 0
-	r, direct, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+	r, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		if calls++; calls < 5 {
 			return 0, errTest
 		}
@@ -206,7 +209,7 @@ func TestReceiverSurvivesErrors(t *testing.T) {
 	}})
 	bufs, sizes := batchBuffers(), make([]int, BatchSize)
 	for calls < 5 {
-		receiveOnce(t, r, direct, bufs, sizes)
+		receiveOnce(t, r)
 	}
 	eps := make([]conn.Endpoint, 1)
 	if n, err := next(bufs, sizes, eps); n != 1 || err != nil || sizes[0] != responseLen || eps[0].DstToString() != "192.0.2.1:7" {
@@ -216,7 +219,7 @@ func TestReceiverSurvivesErrors(t *testing.T) {
 		t.Errorf("%d errors counted, want 4", r.ingress.errors)
 	}
 	r.bind.Close()
-	if _, err := r.read(bufs, sizes); !errors.Is(err, net.ErrClosed) {
+	if _, err := r.read(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	if _, err := next(bufs, sizes, eps); !errors.Is(err, net.ErrClosed) {
@@ -244,7 +247,7 @@ func TestReceiverSortsDatagrams(t *testing.T) {
 		{"type 5", message(5, 100), messageMalformed},
 		{"reserved bytes set", message(0x0100_0004, 100), messageMalformed},
 	}
-	r, direct, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+	r, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		for i, d := range datagrams {
 			sizes[i] = copy(bufs[i], d.b)
 			from[i].Addr = netip.MustParseAddrPort("192.0.2.1:7")
@@ -252,7 +255,7 @@ func TestReceiverSortsDatagrams(t *testing.T) {
 		return len(datagrams), nil
 	}})
 	bufs, sizes := batchBuffers(), make([]int, BatchSize)
-	receiveOnce(t, r, direct, bufs, sizes)
+	receiveOnce(t, r)
 	for _, d := range datagrams {
 		if got := classify(d.b); got != d.kind {
 			t.Errorf("%s: class %d, want %d", d.name, got, d.kind)
@@ -277,7 +280,7 @@ func TestReceiverSortsDatagrams(t *testing.T) {
 // Handshakes that wireguard-go does not take in time are dropped and counted, and keep
 // nothing waiting.
 func TestReceiverDropsWhatIsNotTaken(t *testing.T) {
-	r, direct, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+	r, next := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		for i := range bufs {
 			sizes[i] = copy(bufs[i], message(typeResponse, responseLen))
 		}
@@ -285,7 +288,7 @@ func TestReceiverDropsWhatIsNotTaken(t *testing.T) {
 	}})
 	bufs, sizes := batchBuffers(), make([]int, BatchSize)
 	for range maxHandshakes/BatchSize + 2 {
-		receiveOnce(t, r, direct, bufs, sizes)
+		receiveOnce(t, r)
 	}
 	var s Stats
 	r.ingress.addTo(&s)
@@ -323,7 +326,7 @@ func TestEndpointsAreShared(t *testing.T) {
 func TestForgedSourcesAllocateNothing(t *testing.T) {
 	source := uint32(0)
 	kind := uint32(typeTransport)
-	r, direct, _ := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
+	r, _ := newTestReceiver(t, &funcSocket{read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 		for i := range bufs {
 			sizes[i] = copy(bufs[i], message(kind, 1400))
 			if kind == typeInitiation {
@@ -335,8 +338,7 @@ func TestForgedSourcesAllocateNothing(t *testing.T) {
 		}
 		return len(bufs), nil
 	}})
-	bufs, sizes := batchBuffers(), make([]int, BatchSize)
-	receive := func() { receiveOnce(t, r, direct, bufs, sizes) }
+	receive := func() { receiveOnce(t, r) }
 	made := testing.AllocsPerRun(20, func() { message(kind, 1400) }) * BatchSize // by this test
 	if n := testing.AllocsPerRun(20, receive); n > made && !packettest.Race {
 		t.Errorf("%v allocations for a batch of forged messages", n-made)

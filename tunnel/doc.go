@@ -5,13 +5,14 @@
 //	egress (egress.go)                           ingress (ingress.go)
 //	Overlay.ReadPackets                          Overlay.WritePackets
 //	        |                                             ^
-//	device.Direct.Send: seal                     device.Direct.Receive: open, replay, allowed IPs
+//	device.Direct.Send: seal                     device.Direct: Open, Accept (replay, allowed IPs)
 //	        |                                             ^
 //	Socket.WriteBatch                            Socket.ReadBatch
 //
 // Each column is a loop of ours on one goroutine, and crosses no queue. There are several of
-// the left one if there are several sources of packets (Options.Readers). Packets never
-// enter wireguard-go: it makes the sessions. It is given the handshake messages that the
+// the left one if there are several sources of packets (Options.Readers), and of the right one
+// if there are several sinks (Options.Writers) and so much comes that one falls behind
+// (receiver.run). Packets never enter wireguard-go: it makes the sessions. It is given the handshake messages that the
 // ingress loop receives, and sends handshakes and keepalives by itself (bind.go). Packets
 // that find no session wait for one (waiting.go).
 //
@@ -42,7 +43,8 @@
 //
 // # Memory
 //
-// What is sealed and opened stays in the buffers of one batch per loop. Of the packets
+// What is sealed and opened stays in the buffers of one batch per loop. A loop of ingress that
+// was never needed has none. Of the packets
 // that find no session the last 64 are kept, and sent if there is one within 90 s; the first
 // of them begins a handshake. While so many wait, a loop reads nothing for half a second,
 // once in each outage. Packets with own addresses of the gateway (health pings) have

@@ -60,7 +60,7 @@ const readPause = 500 * time.Millisecond
 // run carries packets until reading fails. It never returns nil; os.ErrClosed is
 // the orderly end, to which the end of ctx leads.
 func (l *egressLoop) run(ctx context.Context, dev *device.Device) error {
-	direct := dev.NewDirect(BatchSize, nil)
+	direct := dev.NewDirect(BatchSize)
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	for {
 		n, own, err := l.reader.ReadPackets(bufs, sizes, sealFront)
@@ -187,7 +187,7 @@ func (e *egress) sessionBegins() {
 // release sends what waits, whenever there is a session, until ctx ends. Packets that are
 // read meanwhile may overtake.
 func (e *egress) release(ctx context.Context, dev *device.Device) {
-	direct := dev.NewDirect(1, nil)
+	direct := dev.NewDirect(1)
 	for {
 		select {
 		case <-ctx.Done():

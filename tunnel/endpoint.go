@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-net/sluice/underlay"
 )
 
-// maxKnownSources bounds the endpoints that a receiver remembers. One peer needs
+// maxKnownSources bounds the endpoints that are remembered. One peer needs
 // one or two; forgetting costs an allocation. Who is not authenticated gets none or one
 // that is not remembered.
 const maxKnownSources = 256
@@ -48,7 +48,7 @@ func (e *endpoint) DstToBytes() []byte {
 func (e *endpoint) DstIP() netip.Addr { return e.addr.Addr() }
 
 // sourceCache gives equal sources the same endpoint, so that a datagram from a
-// known source allocates nothing. It belongs to one receiver and has no lock.
+// known source allocates nothing. It belongs to who is in accept and has no lock.
 type sourceCache struct {
 	last  *endpoint
 	known map[endpoint]*endpoint

@@ -18,7 +18,7 @@ func (p printer) ReadPackets([][]byte, []int, int) (n, own int, err error) {
 	return 0, 0, os.ErrClosed
 }
 
-func (p printer) WritePackets(bufs [][]byte, _ []uint8, offset int) {
+func (p printer) WritePackets(bufs [][]byte, _ []uint8, offset int, _ func()) {
 	for _, b := range bufs {
 		fmt.Println(len(b)-offset, "bytes")
 	}

@@ -214,7 +214,8 @@ func (o *memOverlay) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own
 	return n, own, nil
 }
 
-func (o *memOverlay) WritePackets(bufs [][]byte, ecn []uint8, offset int) {
+func (o *memOverlay) WritePackets(bufs [][]byte, ecn []uint8, offset int, turn func()) {
+	turn()
 	for i, b := range bufs {
 		if o.ecn.Store(255); ecn != nil {
 			o.ecn.Store(uint32(ecn[i]))

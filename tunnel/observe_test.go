@@ -23,7 +23,7 @@ func (s *observations) observer() *func(Observation) {
 // end, and what is none with the reason.
 func TestObserveOutside(t *testing.T) {
 	peer, local := netip.MustParseAddrPort("192.0.2.1:7"), netip.MustParseAddrPort("127.0.0.1:51820")
-	r, direct, _ := newTestReceiver(t, &funcSocket{
+	r, _ := newTestReceiver(t, &funcSocket{
 		write: func(ds []underlay.Datagram) (int, error) { return len(ds), nil },
 		read: func(bufs [][]byte, sizes []int, from []underlay.Origin) (int, error) {
 			sizes[0], from[0].Addr = copy(bufs[0], message(typeTransport, 60)), peer
@@ -38,7 +38,7 @@ func TestObserveOutside(t *testing.T) {
 	if err := r.SendMarked([][]byte{message(typeTransport, 40), message(typeTransport, 50)}, nil, ep); err != nil {
 		t.Fatal(err)
 	}
-	receiveOnce(t, r, direct, batchBuffers(), make([]int, BatchSize))
+	receiveOnce(t, r)
 	type seen struct {
 		egress bool
 		size   int

@@ -20,7 +20,7 @@ const (
 	quotaWindow = 20 * time.Millisecond
 )
 
-// quota counts initiations from one kind of source. It belongs to one receiver.
+// quota counts initiations from one kind of source. It belongs to who is in accept.
 type quota struct {
 	end  time.Time // of the window
 	left int       // initiations that may still come in it
@@ -38,7 +38,7 @@ func (q *quota) admits(now time.Time) bool {
 	return true
 }
 
-// quotas are those of a receiver.
+// quotas are those of a socket.
 type quotas struct{ ofPeer, ofOthers quota }
 
 // limit gives a negative size, which pass skips, to initiations above the limit. It returns how many, and the place of one.

@@ -22,7 +22,7 @@ func TestInitiationsAboveTheQuota(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		peer, stranger := netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("[::ffff:192.0.2.66]:2")
-		r := &receiver{from: make([]underlay.Origin, BatchSize)}
+		r := &receiver{inbound: new(inbound), from: make([]underlay.Origin, BatchSize)}
 		r.sources.endpoint(underlay.Origin{Addr: peer})
 		batch := func(from netip.AddrPort, kind uint32, size int) (dropped int) {
 			bufs, sizes := make([][]byte, BatchSize), make([]int, BatchSize)

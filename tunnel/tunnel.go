@@ -27,15 +27,22 @@ type Reader interface {
 	ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own int, err error)
 }
 
-// Overlay is the data plane as the tunnel sees it: a source and the sink of the packets
-// inside the tunnel. Each method is called by one goroutine at a time; both may run at once.
-type Overlay interface {
-	Reader
+// Writer is a sink of packets from the peer. One goroutine at a time calls it.
+type Writer interface {
 	// WritePackets takes packets from the peer, the i-th in bufs[i][offset:]. They
 	// are the caller's again when it returns; until then it may change them, and
 	// use up to offset bytes in front and whatever capacity is behind. ecn[i] is the
-	// ECN field of the header outside (RFC 6040); nil: not known.
-	WritePackets(bufs [][]byte, ecn []uint8, offset int)
+	// ECN field of the header outside (RFC 6040); nil: not known. turn waits until
+	// the WritePackets of all earlier packets, by other Writers, have returned: what has to
+	// keep their order comes after it.
+	WritePackets(bufs [][]byte, ecn []uint8, offset int, turn func())
+}
+
+// Overlay is the data plane as the tunnel sees it: a source and a sink of the packets
+// inside the tunnel. Both may run at once.
+type Overlay interface {
+	Reader
+	Writer
 }
 
 // Socket is a batched UDP socket; *underlay.Conn is one. WriteBatch is called by several
@@ -55,6 +62,9 @@ type Options struct {
 	// sends what it reads: several processors share the work. The order of packets is kept
 	// for each of them. There may be MaxReaders.
 	Readers []Reader
+	// Writers are written to besides the Overlay, each by a goroutine of its own that opens
+	// what it writes: several processors share the work if there is much of it.
+	Writers []Writer
 	// Listen opens the UDP socket; port 0 means any. It must be set.
 	Listen func(port uint16) (Socket, error)
 	// Logger is for changes of state and for what wireguard-go reports: its errors
@@ -269,7 +279,7 @@ func (t *Tunnel) start() (*device.Device, error) {
 	t.state = running
 	dev := device.NewDevice(t.tun, t.bind, newDeviceLogger(t.log))
 	t.dev.Store(dev)
-	t.bind.receive = func(s *openSocket) { newReceiver(t.bind, s).run(dev) }
+	t.bind.receive = func(s *openSocket) { newInbound(t.bind, s).run(dev) }
 	if t.config.PrivateKey.IsZero() {
 		return dev, nil // Apply will configure it
 	}

@@ -77,11 +77,10 @@ const (
 // counter counts packets of each direction. They are counted by different processors, which
 // must not share a cache line.
 type counter struct {
-	ingress cell
-	egress  [loops]cell
+	ingress, egress [loops]cell
 }
 
-// loops is how many loops of egress have cells of their own. Further ones share.
+// loops is how many loops of a direction have cells of their own. Further ones share.
 const loops = 8
 
 type cell struct {
@@ -93,7 +92,7 @@ func (c *counter) add(s *subject) {
 	if s.egress {
 		c.egress[s.loop%loops].Add(1)
 	} else {
-		c.ingress.Add(1)
+		c.ingress[s.loop%loops].Add(1)
 	}
 }
 
@@ -102,8 +101,9 @@ func (c *counter) packets() *Packets {
 	if c == nil {
 		return nil
 	}
-	p := Packets{Ingress: c.ingress.Load()}
-	for i := range c.egress {
+	p := Packets{}
+	for i := range loops {
+		p.Ingress += c.ingress[i].Load()
 		p.Egress += c.egress[i].Load()
 	}
 	return &p
@@ -113,7 +113,7 @@ func (c *counter) packets() *Packets {
 type Way struct {
 	// Egress: it goes from a node to the peer. Otherwise the other way.
 	Egress bool
-	// Loop tells the goroutines of egress apart, which count at the same time.
+	// Loop tells the goroutines of a direction apart, which count at the same time.
 	Loop int
 	// Node is the name of that node.
 	Node string

@@ -21,18 +21,18 @@ import (
 // Direct seals and opens batches on the goroutine that calls, without a queue and
 // without another goroutine. It does what these do, in their order:
 //
-//	Ready, Send  RoutineReadFromTUN, SendStagedPackets, RoutineEncryption, RoutineSequentialSender, SendBuffers
-//	Receive      RoutineReceiveIncoming, RoutineDecryption, RoutineSequentialReceiver
+//	Ready, Send   RoutineReadFromTUN, SendStagedPackets, RoutineEncryption, RoutineSequentialSender, SendBuffers
+//	Open, Accept  RoutineReceiveIncoming, RoutineDecryption, RoutineSequentialReceiver
 //
 // Handshakes, timers, keys, cookies and keepalives are the device's. A Direct serves one
-// goroutine for one of the directions; nobody else may receive data messages of the
-// device, whose replay filters have no lock.
+// goroutine for one of the directions. Several may be in Open at the same time. In Accept
+// there may be one, of all that receive messages of the device: its replay filters have no
+// lock.
 type Direct struct {
 	device *Device
 	bind   Bind
-	sink   Sink
 	nonce  [chacha20poly1305.NonceSize]byte
-	bufs   [][]byte // messages to send, or packets to deliver
+	bufs   [][]byte // messages to send, or packets that were accepted
 	ecn    []uint8  // for their outer headers, or of them
 
 	// What Ready has found.
@@ -40,6 +40,21 @@ type Direct struct {
 	keypair *Keypair
 	count   int
 
+	// What Open has done.
+	opened   []opened
+	received Received
+}
+
+// opened is a genuine message, whose packet is open.
+type opened struct {
+	place   int // in its batch
+	message []byte
+	peer    *Peer
+	keypair *Keypair
+}
+
+// Inbound is what all who receive messages of a device share. It belongs to who is in Accept.
+type Inbound struct {
 	// confirmed is the session in use of the peer that was heard last, once it was heard
 	// by it.
 	confirmed *Keypair
@@ -52,13 +67,6 @@ type Bind interface {
 	SendMarked(bufs [][]byte, ecn []uint8, ep conn.Endpoint) error
 }
 
-// Sink is what a Direct delivers to.
-type Sink interface {
-	// Deliver takes packets, the i-th in bufs[i][offset:], and the ECN field of the IP
-	// header of the message that each of them came in.
-	Deliver(bufs [][]byte, ecn []uint8, offset int)
-}
-
 // Batch is where the messages of a batch are from.
 type Batch interface {
 	// Endpoint is the sender of a message. It is asked for genuine ones only.
@@ -68,11 +76,10 @@ type Batch interface {
 }
 
 // NewDirect returns a Direct for batches of up to size. The device's bind must be a Bind.
-// Who only sends needs no sink.
-func (device *Device) NewDirect(size int, sink Sink) *Direct {
+func (device *Device) NewDirect(size int) *Direct {
 	return &Direct{
-		device: device, bind: device.net.bind.(Bind), sink: sink,
-		bufs: make([][]byte, 0, size), ecn: make([]uint8, 0, size),
+		device: device, bind: device.net.bind.(Bind),
+		bufs: make([][]byte, 0, size), ecn: make([]uint8, 0, size), opened: make([]opened, 0, size),
 	}
 }
 
@@ -229,13 +236,14 @@ type Received struct {
 // next one already.
 const ReplacedAfter = 10 * time.Second
 
-// Receive opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]],
-// and delivers their packets. It makes the sizes of all of them -1, and leaves alone what is
-// no data message.
-func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
-	r := Received{Stranger: -1}
-	now := time.Now()
-	b := inboundBatch{last: -1}
+// Open opens the data messages of a batch in place, the i-th in bufs[i][:sizes[i]]. It makes
+// the sizes of all of them -1, and leaves alone what is no data message. What it opens is
+// genuine, but may have come before: Accept follows.
+func (d *Direct) Open(bufs [][]byte, sizes []int) {
+	d.received = Received{Stranger: -1}
+	r, now := &d.received, time.Now()
+	var session uint32
+	var entry IndexTableEntry // of that session
 	for i, size := range sizes {
 		if size < MessageTransportSize || binary.LittleEndian.Uint32(bufs[i]) != MessageTransportType {
 			r.Left++
@@ -243,7 +251,11 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 		}
 		sizes[i] = -1
 		message := bufs[i][:size]
-		entry := d.device.indexTable.Lookup(binary.LittleEndian.Uint32(message[MessageTransportOffsetReceiver:]))
+		// Most messages are of the session of the one before. The table has a lock that all
+		// processors write to.
+		if of := binary.LittleEndian.Uint32(message[MessageTransportOffsetReceiver:]); entry.keypair == nil || of != session {
+			session, entry = of, d.device.indexTable.Lookup(of)
+		}
 		if entry.keypair == nil || entry.keypair.created.Add(RejectAfterTime).Before(now) {
 			r.Unknown++
 			if size > r.StrangerSize {
@@ -251,17 +263,44 @@ func (d *Direct) Receive(bufs [][]byte, sizes []int, from Batch) Received {
 			}
 			continue
 		}
-		if entry.peer != b.peer {
-			d.deliver(&b, from, &r)
-			b = inboundBatch{peer: entry.peer, last: -1}
+		if !entry.peer.isRunning.Load() || !d.open(entry.keypair, message) {
+			r.Rejected++
+			continue
 		}
-		if !d.open(&b, entry.keypair, message, from, i) {
+		d.opened = append(d.opened, opened{i, message, entry.peer, entry.keypair})
+	}
+}
+
+// open opens a message.
+func (d *Direct) open(k *Keypair, message []byte) bool {
+	copy(d.nonce[4:], message[MessageTransportOffsetCounter:MessageTransportOffsetContent])
+	content := message[MessageTransportOffsetContent:]
+	_, err := k.receive.Open(content[:0], d.nonce[:], content, nil)
+	return err == nil
+}
+
+// Accept rejects what came before of that which Open has opened, and has the rest take effect.
+// It returns the packets, the i-th in packets[i][MessageTransportOffsetContent:], and the ECN
+// field of the IP header of the message that each of them came in; both until the next Open.
+func (d *Direct) Accept(in *Inbound, from Batch) (packets [][]byte, ecn []uint8, r Received) {
+	d.bufs, d.ecn = d.bufs[:0], d.ecn[:0]
+	r = d.received
+	b := inboundBatch{last: -1}
+	for i := range d.opened {
+		m := &d.opened[i]
+		if m.peer != b.peer {
+			in.heard(d, &b, from, &r)
+			b = inboundBatch{peer: m.peer, last: -1}
+		}
+		if !d.accept(&b, m, from) {
 			r.Rejected++
 		}
 		r.Confirmed = r.Confirmed || b.confirmed
 	}
-	d.deliver(&b, from, &r)
-	return r
+	in.heard(d, &b, from, &r)
+	clear(d.opened) // keys are not kept until something else comes
+	d.opened = d.opened[:0]
+	return d.bufs, d.ecn, r
 }
 
 // inboundBatch is what came from one peer.
@@ -275,28 +314,22 @@ type inboundBatch struct {
 	confirmed bool
 }
 
-// open opens a message, the i-th, and keeps its packet for deliver.
-func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i int) bool {
-	peer := b.peer
-	if !peer.isRunning.Load() {
-		return false
-	}
-	counter := binary.LittleEndian.Uint64(message[MessageTransportOffsetCounter:])
-	binary.LittleEndian.PutUint64(d.nonce[4:], counter)
-	content := message[MessageTransportOffsetContent:]
-	packet, err := k.receive.Open(content[:0], d.nonce[:], content, nil)
-	if err != nil || !k.replayFilter.ValidateCounter(counter, RejectAfterMessages) {
+// accept accepts a message that was opened, and keeps its packet.
+func (d *Direct) accept(b *inboundBatch, m *opened, from Batch) bool {
+	peer, k := b.peer, m.keypair
+	if !k.replayFilter.ValidateCounter(binary.LittleEndian.Uint64(m.message[MessageTransportOffsetCounter:]), RejectAfterMessages) {
 		return false
 	}
 	if b.last < 0 || !k.created.Before(b.session.created) {
-		b.last, b.session = i, k
+		b.last, b.session = m.place, k
 	}
 	if peer.ReceivedWithKeypair(k) {
-		peer.SetEndpointFromPacket(from.Endpoint(i))
+		peer.SetEndpointFromPacket(from.Endpoint(m.place))
 		peer.timersHandshakeComplete()
 		d.elsewhere(peer.SendStagedPackets) // a keepalive, if any
 		b.confirmed = true
 	}
+	packet := m.message[MessageTransportOffsetContent : len(m.message)-chacha20poly1305.Overhead]
 	b.rxBytes += uint64(len(packet) + MinMessageSize)
 	if len(packet) == 0 {
 		return true // a keepalive
@@ -314,17 +347,17 @@ func (d *Direct) open(b *inboundBatch, k *Keypair, message []byte, from Batch, i
 	if length < ipv4.HeaderLen || length > len(packet) || d.device.allowedips.Lookup(src) != peer {
 		return false
 	}
-	d.bufs = append(d.bufs, message[:MessageTransportOffsetContent+length])
-	d.ecn = append(d.ecn, from.ECN(i))
+	d.bufs = append(d.bufs, m.message[:MessageTransportOffsetContent+length])
+	d.ecn = append(d.ecn, from.ECN(m.place))
 	return true
 }
 
-// deliver hands packets over, and tells the timers. Unlike
+// heard tells the timers of a peer that something has come from it. Unlike
 // RoutineSequentialReceiver it leaves the peer's endpoint alone where messages are of a
 // session before the one that the peer uses. A peer that moves goes on with that. One
 // that does not have it is another holder of the peer's key, in whose place the peer has
 // come: what it sends is genuine, and the answer would not reach the peer.
-func (d *Direct) deliver(b *inboundBatch, from Batch, r *Received) {
+func (in *Inbound) heard(d *Direct, b *inboundBatch, from Batch, r *Received) {
 	if b.last < 0 {
 		return
 	}
@@ -332,10 +365,10 @@ func (d *Direct) deliver(b *inboundBatch, from Batch, r *Received) {
 	peer.rxBytes.Add(b.rxBytes)
 	current := peer.keypairs.Current()
 	if b.session == current {
-		d.confirmed = current
+		in.confirmed = current
 	}
 	switch {
-	case b.session == current, current == nil, current != d.confirmed, !b.session.created.Before(current.created):
+	case b.session == current, current == nil, current != in.confirmed, !b.session.created.Before(current.created):
 		peer.SetEndpointFromPacket(from.Endpoint(b.last))
 	case time.Since(current.created) >= ReplacedAfter:
 		r.Replaced++
@@ -345,10 +378,6 @@ func (d *Direct) deliver(b *inboundBatch, from Batch, r *Received) {
 	peer.timersAnyAuthenticatedPacketReceived()
 	if b.data {
 		peer.timersDataReceived()
-	}
-	if len(d.bufs) > 0 {
-		d.sink.Deliver(d.bufs, d.ecn, MessageTransportOffsetContent)
-		d.bufs, d.ecn = d.bufs[:0], d.ecn[:0]
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"golang.zx2c4.com/wireguard/tun"
 )
 
-// directTUN is a TUN device, and a Sink that keeps what is delivered to it.
+// directTUN is a TUN device, and keeps what is delivered to it.
 type directTUN struct {
 	tun.Device // nil: what is not here is not called
 	end        chan struct{}
@@ -108,6 +108,7 @@ type directPair struct {
 	bind *directBind
 	peer *Peer
 	keys *Keypair
+	in   Inbound
 }
 
 const directIndex = 7
@@ -143,11 +144,19 @@ func newDirectPair(t testing.TB) *directPair {
 	return p
 }
 
+// open opens and accepts a batch, and delivers its packets.
+func (p *directPair) open(d *Direct, bufs [][]byte, sizes []int, from Batch) Received {
+	d.Open(bufs, sizes)
+	packets, ecn, r := d.Accept(&p.in, from)
+	p.tun.Deliver(packets, ecn, MessageTransportOffsetContent)
+	return r
+}
+
 // receive opens one message and returns what came of it.
 func (p *directPair) receive(d *Direct, message []byte, from *directEndpoint) (r Received, packets [][]byte) {
 	p.tun.written = nil
 	bufs, sizes := [][]byte{append(message, make([]byte, 64)...)}, []int{len(message)}
-	r = d.Receive(bufs, sizes, directBatch{from: from})
+	r = p.open(d, bufs, sizes, directBatch{from: from})
 	return r, p.tun.written
 }
 
@@ -178,10 +187,10 @@ func directPacket(dst, src string, length int) []byte {
 	return b
 }
 
-// A round trip: what Send makes Receive opens, without its padding, once.
+// A round trip: what Send makes is opened, without its padding, once.
 func TestDirectRoundTrip(t *testing.T) {
 	p := newDirectPair(t)
-	send, receive := p.NewDirect(8, p.tun), p.NewDirect(8, p.tun)
+	send, receive := p.NewDirect(8), p.NewDirect(8)
 	packets := [][]byte{directPacket("10.1.1.1", "10.2.2.2", 100), directPacket("fd00::1", "fd00::2", 113), directPacket("10.1.1.1", "10.2.2.2", 20)}
 	bufs, sizes := make([][]byte, 4), make([]int, 4) // the second is skipped
 	for i, packet := range [][]byte{packets[0], nil, packets[1], packets[2]} {
@@ -241,7 +250,7 @@ func TestDirectEndpoint(t *testing.T) {
 			after := &Keypair{send: p.keys.send, receive: p.keys.receive, created: time.Now().Add(-tt.age), localIndex: current, remoteIndex: current}
 			p.indexTable.table[current] = IndexTableEntry{peer: p.peer, keypair: after}
 			p.peer.keypairs.previous, p.peer.keypairs.current = p.keys, after
-			d, told := p.NewDirect(1, p.tun), 0
+			d, told := p.NewDirect(1), 0
 			for i, m := range tt.messages {
 				b := p.message(uint64(i), directPacket("10.1.1.1", "10.2.2.2", 100))
 				binary.LittleEndian.PutUint32(b[MessageTransportOffsetReceiver:], m.session)
@@ -272,7 +281,7 @@ func TestDirectEndpointOfAMixedBatch(t *testing.T) {
 		binary.LittleEndian.PutUint32(bufs[i][MessageTransportOffsetReceiver:], session)
 		sizes[i] = len(bufs[i])
 	}
-	p.NewDirect(len(bufs), p.tun).Receive(bufs, sizes, from)
+	p.open(p.NewDirect(len(bufs)), bufs, sizes, from)
 	if got := p.peer.endpoint.val; got != from[1] || len(p.tun.written) != len(bufs) {
 		t.Errorf("the peer is %+v, and %d packets were delivered", got, len(p.tun.written))
 	}
@@ -317,7 +326,7 @@ func TestDirectReady(t *testing.T) {
 				b := make([]byte, MaxMessageSize)
 				bufs, sizes = append(bufs, b), append(sizes, copy(b[MessageTransportHeaderSize:], directPacket(to, to, 60)))
 			}
-			if got := p.NewDirect(8, p.tun).Ready(bufs, sizes); got != tt.want {
+			if got := p.NewDirect(8).Ready(bufs, sizes); got != tt.want {
 				t.Errorf("ready: %t", got)
 			}
 		})
@@ -327,7 +336,7 @@ func TestDirectReady(t *testing.T) {
 // Counters end: between Ready and Send a session can.
 func TestDirectSendAfterTheLastCounter(t *testing.T) {
 	p := newDirectPair(t)
-	d := p.NewDirect(1, p.tun)
+	d := p.NewDirect(1)
 	b := make([]byte, MaxMessageSize)
 	sizes := []int{copy(b[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.1.1.1", 60))}
 	if !d.Ready([][]byte{b}, sizes) {
@@ -369,7 +378,7 @@ func TestDirectsUseEachCounterOnce(t *testing.T) {
 			p.peer.handshake.lastSentHandshake = time.Now().Add(time.Hour) // it would ask for another key
 			var wg sync.WaitGroup
 			for range senders {
-				d := p.NewDirect(batch, nil)
+				d := p.NewDirect(batch)
 				d.bind = bind
 				bufs, sizes := make([][]byte, batch), make([]int, batch)
 				wg.Add(1)
@@ -410,7 +419,7 @@ func TestDirectsUseEachCounterOnce(t *testing.T) {
 func TestDirectSealsTheLargest(t *testing.T) {
 	p := newDirectPair(t)
 	p.Device.tun.mtu.Store(1<<16 - 1)
-	d := p.NewDirect(1, p.tun)
+	d := p.NewDirect(1)
 	b := make([]byte, MaxMessageSize)
 	length := len(b) - MessageTransportHeaderSize
 	sizes := []int{copy(b[MessageTransportHeaderSize:], directPacket("10.1.1.1", "10.2.2.2", length))}
@@ -430,7 +439,7 @@ func TestDirectSealsTheLargest(t *testing.T) {
 // with the packet.
 func TestDirectECN(t *testing.T) {
 	p := newDirectPair(t)
-	send, receive := p.NewDirect(8, p.tun), p.NewDirect(8, p.tun)
+	send, receive := p.NewDirect(8), p.NewDirect(8)
 	var bufs [][]byte
 	var sizes []int
 	for ecn := range uint8(4) {
@@ -453,7 +462,7 @@ func TestDirectECN(t *testing.T) {
 		t.Errorf("sent with ECN %v, want %v", p.bind.marks, want)
 	}
 	for i, m := range p.bind.sent {
-		receive.Receive([][]byte{m}, []int{len(m)}, directBatch{&directEndpoint{name: "peer"}, uint8(i % 4)})
+		p.open(receive, [][]byte{m}, []int{len(m)}, directBatch{&directEndpoint{name: "peer"}, uint8(i % 4)})
 	}
 	if want := []uint8{0, 1, 2, 3, 0, 1, 2, 3}; !bytes.Equal(p.tun.marks, want) {
 		t.Errorf("delivered with ECN %v, want %v", p.tun.marks, want)
@@ -467,7 +476,7 @@ func TestDirectAllocatesNothing(t *testing.T) {
 	const runs, batch = 100, 16
 	p := newDirectPair(t)
 	p.tun.discard, p.bind.discard = true, true
-	send, receive := p.NewDirect(batch, p.tun), p.NewDirect(batch, p.tun)
+	send, receive := p.NewDirect(batch), p.NewDirect(batch)
 	bufs, sizes := make([][]byte, batch), make([]int, batch)
 	for i := range bufs {
 		bufs[i] = make([]byte, MaxMessageSize)
@@ -495,7 +504,7 @@ func TestDirectAllocatesNothing(t *testing.T) {
 			sizes[i] = copy(b, messages[next])
 			next++
 		}
-		if r := receive.Receive(bufs, sizes, from); r != (Received{Stranger: -1}) {
+		if r := p.open(receive, bufs, sizes, from); r != (Received{Stranger: -1}) {
 			t.Fatalf("%+v", r)
 		}
 	}); n != 0 {
@@ -517,7 +526,7 @@ func FuzzDirectReceive(f *testing.F) {
 	f.Add([]byte{}, uint64(RejectAfterMessages), uint8(0))
 	f.Add(v4, uint64(1), uint8(33))
 	p := newDirectPair(f)
-	direct := p.NewDirect(1, p.tun)
+	direct := p.NewDirect(1)
 	f.Fuzz(func(t *testing.T, content []byte, counter uint64, flip uint8) {
 		if len(content) > MaxContentSize {
 			return
