@@ -104,8 +104,9 @@ Examples:
 
 Environment: GOMAXPROCS sets the number of processors that the gateway uses. The
 default is half of the available processors, as the kernel needs the others; of
-two it uses both. One of them decrypts what the peer sends, the others encrypt
-what the nodes send (--node-sockets).
+two it uses both, one for each direction. From three on, all but one encrypt what
+the nodes send, and as many decrypt what the peer sends if that is much
+(--node-sockets).
 
 Signals: SIGINT and SIGTERM stop the gateway within two seconds. With
 --leader-election, a leader that receives SIGTERM frees its Lease and keeps
@@ -148,7 +149,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Lookup("strict-source").NoOptDefVal = dataplane.SourceStrict.String()
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
-	fs.IntVar(&o.sockets, "node-sockets", 0, "`number` of UDP sockets of the node tunnels, each read by a processor of its own, which encrypts what it reads (default: one less than GOMAXPROCS, 1 to 4)")
+	fs.IntVar(&o.sockets, "node-sockets", 0, "`number` of UDP sockets of the node tunnels, each read by a processor of its own, which encrypts what it reads; as many decrypt what the peer sends (default: one less than GOMAXPROCS, 1 to 4)")
 	fs.BoolVar(&o.pathMTU, "path-mtu-discovery", false, "find the largest packet that the path to the peer carries, and use this size, up to spec.mtu; the links of nodes keep spec.mtu as their MTU")
 	fs.Bool("wireguard-workers", false, "")
 	_ = fs.MarkDeprecated("wireguard-workers", "it does nothing: see --node-sockets") // fails for unknown flags only

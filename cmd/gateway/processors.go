@@ -8,10 +8,10 @@ package main
 // so do the pods.
 func processors(available int) int { return max(min(available, 2), available/2) }
 
-// mostNodeSockets is how many sockets towards the nodes there are by default at most: their
-// processors encrypt more than the peer's gateway can decrypt, unless that is the kernel.
+// mostNodeSockets is how many sockets towards the nodes there are by default at most.
 const mostNodeSockets = 4
 
-// nodeSockets is how many sockets towards the nodes there are, if no flag says so, on so many
-// processors. One processor is left for what comes from the peer.
+// nodeSockets is how many sockets towards the nodes there are, and so how many goroutines carry
+// packets in each direction, if no flag says so, on so many processors. One is left for the
+// other direction.
 func nodeSockets(processors int) int { return max(1, min(processors-1, mostNodeSockets)) }
