@@ -109,6 +109,7 @@ func testOffloading(t *testing.T, w *world) {
 		{"a Service in both directions", nil, testOffloadedService},
 		{"kubectl", nil, testOffloadedKubectl},
 		{"kubectl top", nil, testOffloadedTop},
+		{"kubectl top with metrics-servers", long, testOffloadedMetricsServers},
 		{"liqoctl get pods", nil, testOffloadedView},
 		{"cordoned", nil, testOffloadedCordoned},
 		{"refused", nil, testOffloadedRefused},
@@ -207,7 +208,7 @@ func (o *offloaded) explain(t *testing.T) {
 		return
 	}
 	for _, c := range []*kubelab.Cluster{o.a, o.b} {
-		out, err := c.Kubectl("get", "resourceslices,virtualnodes,namespaceoffloadings,namespacemaps,quotas,shadowpods,nodes,certificatesigningrequests", "-A", "-o", "wide")
+		out, err := c.Kubectl("get", "resourceslices.authentication.liqo.io,virtualnodes,namespaceoffloadings,namespacemaps,quotas,shadowpods,nodes,certificatesigningrequests", "-A", "-o", "wide")
 		t.Logf("--- %s (%v)\n%s", c.Name, err, out)
 		events, _ := c.Kubectl("get", "events", "-A", "--sort-by=.lastTimestamp")
 		t.Logf("--- events of %s\n%s", c.Name, events)
