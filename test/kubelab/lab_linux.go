@@ -114,7 +114,7 @@ func New(t lab.T, o Options) *Lab {
 	start := time.Now()
 	pause, web := l.buildImages()
 	if o.DNS {
-		l.buildDNS()
+		l.archives = append(l.archives, l.BuildModule(dnsImage, "test", "coredns"))
 	}
 	l.WAN = l.Host("wan")
 	l.buildWAN(web)

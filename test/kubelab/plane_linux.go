@@ -26,6 +26,9 @@ import (
 // serviceAddr is what ServiceCIDR gives the API server.
 var serviceAddr = netip.MustParseAddr("10.96.0.1")
 
+// aggregatorUser is who the API server is to API servers that are behind it.
+const aggregatorUser = "front-proxy-client"
+
 // file is the path of a file of the cluster.
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
@@ -60,6 +63,13 @@ func (c *Cluster) writeCredentials() (err error) {
 		return err
 	}
 	if err := kubelets.write(c.dir, "kubelet-client"); err != nil {
+		return err
+	}
+	aggregator, err := c.authority.client(aggregatorUser, "", time.Now().Add(lifetime))
+	if err != nil {
+		return err
+	}
+	if err := aggregator.write(c.dir, "aggregator"); err != nil {
 		return err
 	}
 	users := map[string]string{"system:kube-controller-manager": "", "system:kube-scheduler": "", "system:kube-proxy": ""}
@@ -163,7 +173,10 @@ func (c *Cluster) startAPIServer() error {
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.file("sa.key"), "--service-account-signing-key-file="+c.file("sa.key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 		"--kubelet-client-certificate="+c.file("kubelet-client.crt"), "--kubelet-client-key="+c.file("kubelet-client.key"),
-		"--kubelet-certificate-authority="+c.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP")
+		"--kubelet-certificate-authority="+c.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		"--requestheader-client-ca-file="+c.file("ca.crt"), "--requestheader-allowed-names="+aggregatorUser,
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file="+c.file("aggregator.crt"), "--proxy-client-key-file="+c.file("aggregator.key"), "--enable-aggregator-routing")
 	if err != nil {
 		return err
 	}
