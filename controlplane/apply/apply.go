@@ -33,6 +33,9 @@ const AnnotationHash = "networking.liqo.io/applied-hash"
 // is nil for kinds of which c has all. An object that is not ours ([Ours]) is left
 // alone, and the error is a [ForeignError].
 //
+// A desired object with a resourceVersion is for that version of the live one: if there is
+// a newer one, the error is a conflict.
+//
 // An object that is being deleted, or whose owner was an earlier one of the same name,
 // is left alone: its end wakes the reconciler.
 func Object(ctx context.Context, c client.Client, live client.Reader, desired client.Object) (wrote bool, err error) {
@@ -62,6 +65,7 @@ func Object(ctx context.Context, c client.Client, live client.Reader, desired cl
 		if contains(have, want.Object) {
 			return false, nil
 		}
+		want.SetResourceVersion(desired.GetResourceVersion())
 		options = append(options, client.ForceOwnership)
 	}
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(want), options...); err != nil {

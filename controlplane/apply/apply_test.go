@@ -48,6 +48,31 @@ func TestObject(t *testing.T) {
 			t.Errorf("labels %v", got.Labels)
 		}
 	})
+	t.Run("what another wrote since stays, where a version is named", func(t *testing.T) {
+		text := func(value, version string) *corev1.ConfigMap { // which nobody else writes
+			m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "versions", Namespace: "default", ResourceVersion: version}, Data: map[string]string{"a": value}}
+			m.Labels = map[string]string{"liqo.io/managed": "true"}
+			return m
+		}
+		if _, err := apply.Object(ctx, c.Client, nil, text("ours", "")); err != nil {
+			t.Fatal(err)
+		}
+		var got corev1.ConfigMap
+		c.Read(t, "default", "versions", &got)
+		before := got.ResourceVersion
+		if _, err := c.Kubectl("-n", "default", "patch", "configmap", "versions", "-p", `{"data":{"a":"theirs"}}`); err != nil {
+			t.Fatal(err)
+		}
+		if wrote, err := apply.Object(ctx, c.Client, nil, text("ours", before)); !apierrors.IsConflict(err) || wrote {
+			t.Errorf("wrote %v, %v", wrote, err)
+		}
+		if c.Read(t, "default", "versions", &got); got.Data["a"] != "theirs" {
+			t.Errorf("%v", got.Data)
+		}
+		if wrote, err := apply.Object(ctx, c.Client, nil, text("ours", got.ResourceVersion)); err != nil || !wrote {
+			t.Errorf("of the newest version: wrote %v, %v", wrote, err)
+		}
+	})
 	t.Run("what is wanted no more goes", func(t *testing.T) {
 		d := deployment("1")
 		d.Labels["ours"] = "1"

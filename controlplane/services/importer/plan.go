@@ -39,6 +39,8 @@ type Facts struct {
 	AliasTaken bool
 	// TakenOver says that a user has applied a Service of their own over the alias.
 	TakenOver bool
+	// AliasVersion is the resourceVersion of the alias of which that is said; empty: there is none.
+	AliasVersion string
 	// Imports are what the peers say.
 	Imports []Import
 	// Local is what this cluster itself exports under that name; nil: nothing.

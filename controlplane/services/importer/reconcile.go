@@ -183,6 +183,9 @@ func (r *Reconciler) apply(ctx context.Context, f Facts, p Plan) error {
 			continue // the end of the old one comes back here
 		}
 		s.OwnerReferences = []metav1.OwnerReference{owner}
+		if s.Name == f.Name {
+			s.ResourceVersion = f.AliasVersion // a user may have made it theirs since
+		}
 		_, err := apply.Object(ctx, r.Client, r.Reader, s)
 		if apierrors.IsInvalid(err) && len(s.Spec.IPFamilies) > 0 { // this cluster has not the family of the endpoints
 			s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = new(corev1.IPFamilyPolicyPreferDualStack), nil
@@ -336,7 +339,7 @@ func (r *Reconciler) gather(ctx context.Context, name types.NamespacedName) (f F
 	if err := r.Get(ctx, name, alias); client.IgnoreNotFound(err) != nil {
 		return f, 0, fmt.Errorf("get the alias: %w", err)
 	} else if err == nil {
-		f.TakenOver = takenOver(alias)
+		f.TakenOver, f.AliasVersion = takenOver(alias), alias.ResourceVersion
 	}
 	wanted, taken := wantsAlias(namespace.Labels[networkingv1beta1.LabelServiceAlias], r.Alias), service != nil || f.TakenOver
 	f.Alias, f.AliasTaken = wanted && !taken, wanted && taken
