@@ -284,6 +284,13 @@ func TestConsumer(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a name that is free again", func(t *testing.T) {
+		milan.Create(t, &corev1.Namespace{ObjectMeta: object("", "in-the-way")})
+		milan.Create(t, namespaceMap(other, "late", "naples", "w", "in-the-way"))
+		milan.mapping(other, "late", "w", "in-the-way", no)
+		milan.Delete(t, &corev1.Namespace{ObjectMeta: object("", "in-the-way")})
+		milan.mapping(other, "late", "w", "in-the-way", "Accepted")
+	})
 	t.Run("rights", func(t *testing.T) {
 		pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}
 		for _, tt := range []struct {

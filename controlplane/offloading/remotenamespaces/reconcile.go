@@ -25,6 +25,10 @@ import (
 // reasonNotMade is the reason of events about namespaces that are not made.
 const reasonNotMade = "NamespaceNotMade"
 
+// retry is when what was refused is tried again: most of what refuses it, such as another namespace of the name, is watched by
+// nobody here.
+const retry = 10 * time.Second
+
 // Reconciler makes the namespaces of one NamespaceMap equal to what it asks for.
 type Reconciler struct {
 	client.Client
@@ -74,7 +78,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.tell(ctx, f.Map, p, before)
-	if len(f.Uncounted) > 0 {
+	switch {
+	case len(p.Refused) > 0:
+		return ctrl.Result{RequeueAfter: retry}, failed
+	case len(f.Uncounted) > 0:
 		return ctrl.Result{RequeueAfter: recount}, failed
 	}
 	return ctrl.Result{}, failed
