@@ -102,6 +102,9 @@ func Pod(o any) (any, error) {
 				break
 			}
 		}
+		if of, ok := p.Spec.NodeSelector[networkingv1beta1.LabelNodeType]; ok {
+			kept.Spec.NodeSelector = map[string]string{networkingv1beta1.LabelNodeType: of}
+		}
 		for _, t := range p.Spec.Tolerations {
 			if t.Key == "" || t.Key == offloadingv1beta1.TaintNotAllowed {
 				kept.Spec.Tolerations = append(kept.Spec.Tolerations, t)

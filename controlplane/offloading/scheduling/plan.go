@@ -39,8 +39,8 @@ func Waits(p *corev1.Pod) bool { return waits(p) && !forVirtual(p) && !reflectio
 // Hopeless tells whether p waits for a virtual node alone, and could not run there: it needs a PersistentVolume. The
 // scheduler waits for that, so that no virtual kubelet ever says so.
 func Hopeless(p *corev1.Pod, o *offloadingv1beta1.NamespaceOffloading, kept string) bool {
-	return waits(p) && forVirtual(p) && reflection.NeedsVolume(&p.Spec) && placement.Offloads(o, kept) &&
-		(o.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy || placement.OnlyVirtual(p))
+	return waits(p) && reflection.NeedsVolume(&p.Spec) && placement.Offloads(o, kept) &&
+		(placement.OnlyVirtual(p) || forVirtual(p) && o.Spec.PodOffloadingStrategy == offloadingv1beta1.RemotePodOffloadingStrategy)
 }
 
 // concerns tells whether a pod is to be looked at when its namespace is offloaded.

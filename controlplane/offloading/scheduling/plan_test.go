@@ -71,7 +71,7 @@ func TestHopeless(t *testing.T) {
 		{"a claim, and a node", remote, corev1.PodSpec{Tolerations: tolerates, Volumes: []corev1.Volume{claimed}, NodeName: "milan"}, false},
 		{"a claim; made before its namespace was offloaded", remote, corev1.PodSpec{Volumes: []corev1.Volume{claimed}}, false},
 		{"a claim; it may run here", both, corev1.PodSpec{Tolerations: tolerates, Volumes: []corev1.Volume{claimed}}, false},
-		{"a claim, by node selector", both, corev1.PodSpec{Tolerations: tolerates, NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}, Volumes: []corev1.Volume{claimed}}, true},
+		{"a claim, by node selector", both, corev1.PodSpec{NodeSelector: map[string]string{"liqo.io/type": "virtual-node"}, Volumes: []corev1.Volume{claimed}}, true},
 		{"a claim, by the selector of another node", both, corev1.PodSpec{Tolerations: tolerates, NodeSelector: map[string]string{"zone": "a"}, Volumes: []corev1.Volume{claimed}}, false},
 		{"a claim, by runtime class", both, corev1.PodSpec{RuntimeClassName: new("liqo"), Volumes: []corev1.Volume{claimed}}, true},
 	} {
