@@ -203,6 +203,12 @@ func TestVolumes(t *testing.T) {
 			}
 		}
 	}
+	only := pod("anywhere", func(s *corev1.PodSpec) {
+		claimed(s)
+		s.NodeSelector = map[string]string{"liqo.io/type": "virtual-node"}
+	})
+	c.Create(t, only)
+	(&site{Cluster: c, t: t}).Event(t, "anywhere", only.Name, "FailedReflection", "spec.volumes[0] (data) needs a PersistentVolume, which is not offloaded")
 }
 
 // added is what pods tolerate that may run on virtual nodes.
