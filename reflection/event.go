@@ -1,11 +1,10 @@
 package reflection
 
 import (
-	"strings"
-	"unicode"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // Event returns what stands at the consumer for an Event of the provider that is about an object reflected there; about
@@ -30,7 +29,7 @@ func Event(e *corev1.Event, about corev1.ObjectReference) *corev1.Event {
 	return &corev1.Event{
 		TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
 		ObjectMeta:     metav1.ObjectMeta{Namespace: about.Namespace, Name: e.Name},
-		InvolvedObject: about, Reason: short(e.Reason), Message: plain(cut(e.Message)), Type: kind,
+		InvolvedObject: about, Reason: short(e.Reason), Message: text.Printable(e.Message, maxText), Type: kind,
 		Source:         corev1.EventSource{Component: short(source) + " (remote)"},
 		FirstTimestamp: first, LastTimestamp: last, Count: max(count, 1),
 	}
@@ -38,16 +37,5 @@ func Event(e *corev1.Event, about corev1.ObjectReference) *corev1.Event {
 
 // short bounds a word as the API server does: 128 bytes.
 func short(s string) string {
-	const most = 128 - len(" (remote)")
-	return plain(cut(s[:min(len(s), most)]))
-}
-
-// plain replaces what could steer a terminal.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, s)
+	return text.Printable(s, 128-len(" (remote)"))
 }

@@ -145,7 +145,7 @@ func TestEndpoints(t *testing.T) {
 
 func TestEvent(t *testing.T) {
 	e := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web.1"}, Reason: strings.Repeat("R", 300), Message: "\x1b[2Jm\n" + strings.Repeat("m", 5000), Type: "Evil",
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "web.1"}, Reason: strings.Repeat("R", 300), Message: "\x1b[2Jm\n\u202e" + strings.Repeat("m", 5000), Type: "Evil",
 		Source: corev1.EventSource{Component: "kubelet", Host: "node-of-milan"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "web"}, Count: -1,
 	}
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "web", UID: "1"}
@@ -156,7 +156,7 @@ func TestEvent(t *testing.T) {
 	if diff := cmp.Diff(about, got.InvolvedObject); diff != "" {
 		t.Error(diff)
 	}
-	if strings.ContainsAny(got.Message, "\x1b\n") {
+	if strings.ContainsAny(got.Message, "\x1b\n\u202e") {
 		t.Errorf("control characters: %q", got.Message)
 	}
 	began, last := time.Unix(1000, 0), time.Unix(2000, 0)
