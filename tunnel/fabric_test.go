@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-net/sluice/test/testlog"
 	"github.com/sluice-net/sluice/underlay"
 )
 
@@ -379,22 +380,7 @@ func noLeaks(t *testing.T) {
 
 // testLogger logs to the test, and stops when the test ends.
 func testLogger(t *testing.T) *slog.Logger {
-	return slog.New(slog.NewTextHandler(&testWriter{t: t, end: t.Context()}, &slog.HandlerOptions{Level: slog.LevelInfo}))
-}
-
-type testWriter struct {
-	t   *testing.T
-	end context.Context
-	mu  sync.Mutex
-}
-
-func (w *testWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.end.Err() == nil {
-		w.t.Logf("%s", p)
-	}
-	return len(p), nil
+	return slog.New(slog.NewTextHandler(testlog.Writer(t), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
 var errTest = errors.New("test")

@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/offloading/virtualnode"
 	"github.com/sluice-net/sluice/reflection"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/testlog"
 	"github.com/sluice-net/sluice/virtualkubelet"
 )
 
@@ -48,13 +49,6 @@ type scene struct {
 }
 
 // logged makes log lines lines of the test.
-type logged struct{ t *testing.T }
-
-func (w logged) Write(b []byte) (int, error) {
-	w.t.Log(strings.TrimRight(string(b), "\n"))
-	return len(b), nil
-}
-
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{t: t, rome: controlplanetest.Start(t), milan: controlplanetest.Start(t)}
@@ -129,7 +123,7 @@ func (s *scene) start() {
 	s.listener = l
 	k, err := virtualkubelet.New(s.rome.ServiceAccount(tenant, "virtual-kubelet"), virtualkubelet.Options{
 		ClusterID: "rome", PeerID: "milan", TenantNamespace: tenant, LiqoNamespace: controlplanetest.LiqoNamespace,
-		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), APIServerPort: "443", Policies: s.policies, Logger: slog.New(slog.NewTextHandler(logged{s.t}, nil)),
+		Address: netip.MustParseAddr("127.0.0.1"), Port: s.port(), APIServerPort: "443", Policies: s.policies, Logger: slog.New(slog.NewTextHandler(testlog.Writer(s.t), nil)),
 	})
 	if err != nil {
 		s.t.Fatal(err)

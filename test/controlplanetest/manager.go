@@ -14,6 +14,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/test/testlog"
 )
 
 // Controller is the service account of the controllers.
@@ -29,7 +30,7 @@ func (c *Cluster) RunManager(tb testing.TB, setup func(ctrl.Manager) error) (sto
 		Scheme: kinds.Scheme(), Cache: kinds.Cache(),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip},
-		Logger:     logr.FromSlogHandler(slog.NewTextHandler(testWriter{tb}, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Logger:     logr.FromSlogHandler(slog.NewTextHandler(testlog.Writer(tb), &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	if err != nil {
 		tb.Fatalf("new manager: %v", err)
@@ -80,12 +81,4 @@ func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return h.RoundTripper.RoundTrip(r)
-}
-
-// testWriter makes log lines lines of the test.
-type testWriter struct{ tb testing.TB }
-
-func (w testWriter) Write(b []byte) (int, error) {
-	w.tb.Logf("%s", strings.TrimRight(string(b), "\n"))
-	return len(b), nil
 }
