@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sluice-net/sluice/objects/mirror"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 const (
@@ -171,18 +172,24 @@ type target struct {
 	session              *session
 }
 
-// find returns where a pod runs.
+// find returns where a pod runs. A pod of the provider's own that has its name is not the pod.
 func (k *Kubelet) find(namespace, name string) (target, error) {
 	for _, n := range k.all() {
 		s, pods := n.own()
-		if pods == nil || pods.get(namespace, name) == nil {
+		if pods == nil {
+			continue
+		}
+		here := pods.get(namespace, name)
+		if here == nil {
 			continue
 		}
 		there, standing := stand(k.namespaceMap(), namespace)
-		if standing != mapped || s == nil {
-			return target{node: n.name}, fmt.Errorf("pod %s/%s is not at the provider now", namespace, name)
+		if sp := s.space(namespace); standing == mapped && sp.synced() && sp.there == there {
+			if copied := sp.pods.get(there, name); copied != nil && !reflection.IsOfAnother(here, copied) {
+				return target{n.name, there, name, s}, nil
+			}
 		}
-		return target{n.name, there, name, s}, nil
+		return target{node: n.name}, fmt.Errorf("pod %s/%s is not at the provider now", namespace, name)
 	}
 	return target{}, fmt.Errorf("no pod %s/%s is on a virtual node of this process", namespace, name)
 }

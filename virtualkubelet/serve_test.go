@@ -137,6 +137,13 @@ func TestStreams(t *testing.T) {
 			t.Errorf("%s: %d %s %v", path, code, body, err)
 		}
 	}
+	// A pod of the provider's own that has the name of one of ours.
+	taken := s.bind("shop", "taken")
+	s.shadow(taken)
+	s.milan.Create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "taken"}, Spec: o.Spec.Pod})
+	if code, body, err := s.ask("/containerLogs/shop/taken/web", own); code != http.StatusNotFound || !strings.Contains(body, "pod shop/taken is not at the provider now") {
+		t.Errorf("the provider's own pod: %d %s %v", code, body, err)
+	}
 
 	// What a user does.
 	s.node("is ready", ready(corev1.ConditionTrue, "KubeletReady"))
