@@ -1,6 +1,7 @@
 package reflection
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,12 +23,17 @@ type StatusOptions struct {
 	Away string
 	// Ended is the last phase of the pod at the provider, of which nothing is left there; empty: it may come back.
 	Ended corev1.PodPhase
+	// Reason and Message are why there is no pod at the provider, as [Why] has them; empty: it does not say.
+	Reason, Message string
 	// Now is when conditions change that the provider says nothing of.
 	Now metav1.Time
 }
 
 // maxText bounds texts that the provider wrote, in bytes. maxPodIPs is how many addresses a pod has at most.
 const maxText, maxPodIPs = 1024, 2
+
+// maxReason bounds words that the provider wrote, in bytes.
+const maxReason = 128
 
 // Reasons of conditions and phases that are not the provider's.
 const (
@@ -126,12 +132,20 @@ func over(here *corev1.Pod, was *corev1.PodStatus, o StatusOptions) corev1.PodSt
 	return *was
 }
 
+// Why returns the reason and the message with which a ShadowPod says that there is no pod, as they are shown: the provider's
+// text is cut, and has no control characters.
+func Why(reason, message string) (string, string) {
+	return text.Printable(reason, maxReason), text.Printable(message, maxText)
+}
+
 // missing is the status of a pod that has none at the provider. It has run perhaps, and runs no more.
 func missing(was *corev1.PodStatus, o StatusOptions) corev1.PodStatus {
+	was.Reason, was.Message = o.Reason, o.Message
 	if len(was.ContainerStatuses) == 0 && was.Phase != corev1.PodRunning {
 		was.Phase = corev1.PodPending
 		return *was
 	}
+	reason := cmp.Or(o.Reason, ReasonRecreating)
 	was.Phase = corev1.PodPending
 	was.PodIP, was.PodIPs = "", nil
 	was.Conditions = slices.DeleteFunc(was.Conditions, func(c corev1.PodCondition) bool { // the next one is made with these resources
@@ -140,7 +154,7 @@ func missing(was *corev1.PodStatus, o StatusOptions) corev1.PodStatus {
 	for _, list := range [][]corev1.ContainerStatus{was.InitContainerStatuses, was.ContainerStatuses} {
 		for i := range list {
 			list[i].Ready, list[i].Started = false, new(false)
-			list[i].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: ReasonRecreating}}
+			list[i].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: o.Message}}
 		}
 	}
 	for _, t := range []corev1.PodConditionType{corev1.ContainersReady, corev1.PodReady} {

@@ -159,6 +159,32 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("when it has: %+v", got)
 		}
 	})
+	t.Run("the provider says why there is no pod", func(t *testing.T) {
+		o := options(t)
+		o.Reason, o.Message = Why("Quota\x1b[2JExceeded", strings.Repeat("m", 2000))
+		if o.Reason != "Quota [2JExceeded" || len(o.Message) > maxText {
+			t.Fatalf("%q, %d bytes", o.Reason, len(o.Message))
+		}
+		never, ran := local(), local()
+		ran.Status = PodStatus(ran, &corev1.Pod{Status: running("a", 2)}, o)
+		if s := ran.Status; s.Reason != "" || s.Message != "" {
+			t.Errorf("one that runs: %s: %s", s.Reason, s.Message)
+		}
+		never.Status, ran.Status = PodStatus(never, nil, o), PodStatus(ran, nil, o)
+		for name, s := range map[string]corev1.PodStatus{"never ran": never.Status, "ran": ran.Status} {
+			if s.Phase != corev1.PodPending || s.Reason != o.Reason || s.Message != o.Message {
+				t.Errorf("%s: %s, %s: %s", name, s.Phase, s.Reason, s.Message)
+			}
+			for _, c := range s.ContainerStatuses { // kubectl shows this one
+				if w := c.State.Waiting; w == nil || w.Reason != o.Reason || w.Message != o.Message {
+					t.Errorf("%s: container %s: %+v", name, c.Name, c.State)
+				}
+			}
+		}
+		if got := PodStatus(ran, nil, options(t)); got.Reason != "" || got.Message != "" || got.ContainerStatuses[0].State.Waiting.Reason != ReasonRecreating {
+			t.Errorf("and then no more: %+v", got)
+		}
+	})
 	t.Run("the same again", func(t *testing.T) {
 		p := local("example.org/lb")
 		there := &corev1.Pod{Status: running("a", 2)}

@@ -50,14 +50,14 @@ func (k *Kubelet) windUp(ctx context.Context, n *node, here *corev1.Pod, s *sess
 	shadow, copied := sp.shadows.get(sp.there, here.Name), sp.pods.get(sp.there, here.Name)
 	switch lastOf(here, shadow, copied) {
 	case follows:
-		return k.takeOver(ctx, n, here, copied, "")
+		return k.takeOver(ctx, n, here, copied, nil)
 	case missing:
-		return k.takeOver(ctx, n, here, nil, "")
+		return k.takeOver(ctx, n, here, nil, nil)
 	case hasEnded:
 		if there, err := k.stillThere(ctx, here, s, sp); there || err != nil {
 			return err // the cache is late, and tells
 		}
-		return k.takeOver(ctx, n, here, nil, shadow.Status.Phase)
+		return k.takeOver(ctx, n, here, nil, shadow)
 	case release:
 		switch there, err := k.stillThere(ctx, here, s, sp); {
 		case err != nil:

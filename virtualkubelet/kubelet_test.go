@@ -299,6 +299,14 @@ func (s *scene) play(o *offloadingv1beta1.ShadowPod, address string) *corev1.Pod
 	return p
 }
 
+// says plays the provider that does not make the pod of o.
+func (s *scene) says(o *offloadingv1beta1.ShadowPod, reason, message string) {
+	s.t.Helper()
+	controlplanetest.EditStatus(s.t, s.milan, o, func(o *offloadingv1beta1.ShadowPod) {
+		o.Status = offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodPending, Reason: reason, Message: message}
+	})
+}
+
 // pod waits until a pod is as check wants it.
 func (s *scene) pod(p *corev1.Pod, what string, check func(*corev1.Pod) error) {
 	s.t.Helper()
@@ -605,7 +613,7 @@ func TestMapVanishes(t *testing.T) {
 	s.milan.Delete(t, copied, client.GracePeriodSeconds(0))
 	s.milan.Delete(t, now)
 	s.pod(p, "has failed", func(p *corev1.Pod) error {
-		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != "OffloadingAborted" {
+		if t := p.Status.ContainerStatuses[0].State.Terminated; p.Status.Phase != corev1.PodFailed || p.Status.Reason != "OffloadingAborted" || t == nil || t.Reason != "OffloadingAborted" {
 			return fmt.Errorf("%+v", p.Status)
 		}
 		return nil
@@ -642,6 +650,16 @@ func TestNamespaceComesBack(t *testing.T) {
 		return podReady(corev1.ConditionFalse, "OffloadedPodMissing")(p)
 	})
 	phase(offloadingv1beta1.MappingAccepted)
+	s.says(s.shadow(p), "Cordoned", "of the\x1b[2J provider")
+	s.pod(p, "says why it does not run", func(p *corev1.Pod) error {
+		if err := podReady(corev1.ConditionFalse, "OffloadedPodMissing")(p); err != nil {
+			return err
+		}
+		if w := p.Status.ContainerStatuses[0].State.Waiting; p.Status.Reason != "Cordoned" || p.Status.Message != "of the [2J provider" || w == nil || w.Reason != "Cordoned" {
+			return fmt.Errorf("%+v", p.Status)
+		}
+		return nil
+	})
 	s.play(s.shadow(p), "10.243.3.8")
 	s.pod(p, "is ready again", podReady(corev1.ConditionTrue, ""))
 	s.there(copied, "settings", func() error { return nil })

@@ -128,14 +128,14 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		return nil // of the pod before, which ends
 	}
 	if copied != nil || shadow == nil || !ended(shadow.Status.Phase) {
-		return k.takeOver(ctx, n, here, copied, "")
+		return k.takeOver(ctx, n, here, copied, shadow)
 	}
 	// It has ended, and the provider has removed it. Unless the cache is late, which then tells.
 	live, err := s.resource(s.core, "pods").metadata(ctx, there, here.Name)
 	if err != nil || live != nil {
 		return err
 	}
-	return k.takeOver(ctx, n, here, nil, shadow.Status.Phase)
+	return k.takeOver(ctx, n, here, nil, shadow)
 }
 
 // ended tells whether a phase is the last one.
@@ -197,11 +197,14 @@ func (k *Kubelet) mark(ctx context.Context, here *corev1.Pod) error {
 	return nil
 }
 
-// takeOver writes the status that the pod at the provider has, or its last phase if nothing else is left of it.
-func (k *Kubelet) takeOver(ctx context.Context, n *node, here, copied *corev1.Pod, last corev1.PodPhase) error {
-	return k.writeStatus(ctx, here, reflection.PodStatus(here, copied, reflection.StatusOptions{
-		Addresses: k.addresses(), HostIP: k.options.Address, Away: n.unreachable(), Ended: last, Now: metav1.Now(),
-	}))
+// takeOver writes the status that the pod at the provider has. Of a pod that is not there it writes what its ShadowPod says,
+// if that is not nil: its last phase, or why there is none.
+func (k *Kubelet) takeOver(ctx context.Context, n *node, here, copied *corev1.Pod, shadow *offloadingv1beta1.ShadowPod) error {
+	o := reflection.StatusOptions{Addresses: k.addresses(), HostIP: k.options.Address, Away: n.unreachable(), Now: metav1.Now()}
+	if copied == nil && shadow != nil {
+		o.Ended, o.Reason, o.Message = shadow.Status.Phase, shadow.Status.Reason, shadow.Status.Message
+	}
+	return k.writeStatus(ctx, here, reflection.PodStatus(here, copied, o))
 }
 
 // lost tells of a pod whose namespace does not stand at the provider now that it does not run, where that is certain: a provider
@@ -211,7 +214,7 @@ func (k *Kubelet) lost(ctx context.Context, n *node, here *corev1.Pod, sp *space
 		sp.shadows.get(sp.there, here.Name) != nil || sp.pods.get(sp.there, here.Name) != nil {
 		return nil
 	}
-	return k.takeOver(ctx, n, here, nil, "")
+	return k.takeOver(ctx, n, here, nil, nil)
 }
 
 // writeStatus writes a status, if it is another one. A conflict is an error: the informer will have what is newer.
@@ -277,8 +280,15 @@ func (k *Kubelet) abandon(ctx context.Context, here *corev1.Pod) error {
 	case ended(status.Phase):
 		return nil
 	case len(status.ContainerStatuses) > 0:
-		status.Phase, status.Reason = corev1.PodFailed, ReasonAborted
-		status.Message = "its namespace is not offloaded any more"
+		status = reflection.PodStatus(here, nil, reflection.StatusOptions{Ended: corev1.PodFailed, Now: metav1.Now()})
+		status.Reason, status.Message = ReasonAborted, "its namespace is not offloaded any more"
+		for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
+			for i := range list { // kubectl shows the reason of a container, if there is one
+				if t := list[i].State.Terminated; t.Reason == reflection.ReasonUnknown {
+					t.Reason, t.Message = status.Reason, status.Message
+				}
+			}
+		}
 	default:
 		status.Phase, status.Reason = corev1.PodPending, ReasonNotOffloaded
 		status.Message = "it is on a virtual node, and its namespace is not offloaded: make a NamespaceOffloading, or delete the pod"
@@ -298,12 +308,12 @@ func (k *Kubelet) finish(ctx context.Context, n *node, here *corev1.Pod, shadow 
 			}
 		}
 		if copied != nil {
-			return k.takeOver(ctx, n, here, copied, "")
+			return k.takeOver(ctx, n, here, copied, nil)
 		}
 		return nil // its end wakes us
 	}
 	if copied != nil && !reflection.IsOfAnother(here, copied) {
-		return k.takeOver(ctx, n, here, copied, "")
+		return k.takeOver(ctx, n, here, copied, nil)
 	}
 	// The caches are late perhaps: after an outage a watch may wait a minute. A pod that goes here while it runs there would
 	// run twice.

@@ -254,11 +254,13 @@ func (s *session) synchronize(n *node, m *offloadingv1beta1.NamespaceMap, leads 
 
 // metadataAndStatus trims a ShadowPod.
 func metadataAndStatus(p *offloadingv1beta1.ShadowPod) {
-	phase := p.Status.Phase
+	status := p.Status
 	onlyMetadata(p)
-	if ended(phase) {
-		p.Status.Phase = phase // nothing else of it is read
+	if ended(status.Phase) {
+		p.Status.Phase = status.Phase
+		return
 	}
+	p.Status.Reason, p.Status.Message = reflection.Why(status.Reason, status.Message) // nothing else of it is read
 }
 
 // over tells on the VirtualNode that the provider has more than is held of it.

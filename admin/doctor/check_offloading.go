@@ -366,7 +366,7 @@ func (c *cluster) whyNotThere(p *corev1.Pod, v *offloadingv1beta1.VirtualNode, o
 		return c.notOffloaded(p)
 	}
 	for _, s := range p.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil && w.Reason != "" {
+		if w := s.State.Waiting; w != nil && w.Reason != "" && w.Reason != reflection.ReasonRecreating {
 			return trouble{fmt.Sprintf("container %s waits at the provider: %s", s.Name, strings.TrimSuffix(w.Reason+": "+w.Message, ": ")), "fix what is named, as for a pod that runs here"}
 		}
 	}

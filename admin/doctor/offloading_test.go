@@ -12,6 +12,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/reserved"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // virtualNode gives rome the virtual node north, for milan. Where it is not ready, why says so.
@@ -206,6 +207,22 @@ func TestWhyPending(t *testing.T) {
 			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "QuotaExceeded", "cpu")}
 			return p
 		}, "container web waits at the provider: ImagePullBackOff", "fix what is named"},
+		{"lost, and not made again", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			p.Status.Reason, p.Status.Message = "QuotaExceeded", "cpu"
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "QuotaExceeded", Message: "cpu"}}}}
+			return p
+		}, "QuotaExceeded: cpu", "ask cluster milan for more"},
+		{"lost, and not made again, as an event alone says", func(w *world) *corev1.Pod {
+			w.virtualNode("")
+			w.offload("shop")
+			p := w.pending("a", "north")
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reflection.ReasonRecreating}}}}
+			w.rome.offloads.events.items = []corev1.Event{event("shop", "Pod", "a", "QuotaMissing", "nothing is granted")}
+			return p
+		}, "QuotaMissing", "liqoctl create resourceslice north --remote-cluster-id milan"},
 		{"its namespace cannot be made", func(w *world) *corev1.Pod {
 			w.virtualNode("")
 			c := &w.offload("shop").Status.RemoteNamespacesConditions["milan"][1]

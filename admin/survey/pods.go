@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // OffloadedPod is a pod that may run in another cluster, or one of another cluster that runs in this one. Its JSON form is
@@ -120,11 +121,18 @@ func gatherPods(ctx context.Context, c *access.Cluster, namespace string) (f pod
 // unexplained are the namespaces of pods whose status does not say why they are not ready, each once.
 func (f *podFacts) unexplained() (namespaces []string) {
 	for i := range f.pods {
-		if p := &f.pods[i]; podOf(p).Reason == phaseOnly(p) && !slices.Contains(namespaces, p.Namespace) {
+		if p := &f.pods[i]; silent(p) && !slices.Contains(namespaces, p.Namespace) {
 			namespaces = append(namespaces, p.Namespace)
 		}
 	}
 	return namespaces
+}
+
+// silent tells whether the status of a pod that is not ready does not say why. A provider that is not one of ours says it by
+// Events alone.
+func silent(p *corev1.Pod) bool {
+	reason := podOf(p).Reason
+	return reason == phaseOnly(p) || strings.Contains(reason, reflection.ReasonRecreating)
 }
 
 // warned is the newest warning about a pod, as a provider gives that refuses it: its virtual kubelet, or the provider's own
@@ -156,7 +164,7 @@ func (f *podFacts) place() []OffloadedPod {
 	for i := range f.pods {
 		p := &f.pods[i]
 		seen := podOf(p)
-		if seen.Reason == phaseOnly(p) {
+		if silent(p) {
 			seen.Reason += f.warned(p)
 		}
 		o := OffloadedPod{

@@ -20,6 +20,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 func TestPlace(t *testing.T) {
@@ -76,13 +77,15 @@ func TestPendingReason(t *testing.T) {
 	}
 	known := pod("known")
 	known.Status.Reason = "FailedReflection"
+	lost := pod("lost") // it ran, and the provider does not make it again
+	lost.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reflection.ReasonRecreating}}}}
 	elsewhere := pod("refused")
 	elsewhere.Namespace, elsewhere.Status.Phase = "well", corev1.PodSucceeded
 	f := podFacts{
-		pods: []corev1.Pod{pod("refused"), known, pod("quiet"), elsewhere},
+		pods: []corev1.Pod{pod("refused"), known, lost, pod("quiet"), elsewhere},
 		events: []corev1.Event{
 			event("refused", "1", 2, "QuotaExceeded", "cpu: 3 of 2"), event("refused", "1", 1, "PodRefused", "spec.hostNetwork"),
-			event("refused", "of an earlier pod", 3, "Cordoned", ""), event("known", "1", 3, "Other", "which counts less"),
+			event("refused", "of an earlier pod", 3, "Cordoned", ""), event("known", "1", 3, "Other", "which counts less"), event("lost", "1", 3, "Cordoned", "the Tenant"),
 		},
 	}
 	if got := f.unexplained(); !slices.Equal(got, []string{"shop"}) {
@@ -93,6 +96,7 @@ func TestPendingReason(t *testing.T) {
 		got[p.Namespace+"/"+p.Name] = p.Reason
 	}
 	want := map[string]string{
+		"shop/lost":    "container web waits (OffloadedPodMissing) (Cordoned: the Tenant)",
 		"shop/refused": "phase Pending (QuotaExceeded: cpu: 3 of 2)", "shop/known": "phase Pending (FailedReflection)", "shop/quiet": "phase Pending", "well/refused": "succeeded",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

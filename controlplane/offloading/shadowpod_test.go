@@ -51,6 +51,21 @@ func (s *site) podIs(name string, before *corev1.Pod) *corev1.Pod {
 	return p
 }
 
+// waitsFor waits until a ShadowPod says why it has no pod; no reason: that it does not, any more.
+func (s *site) waitsFor(name, reason, message string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, fmt.Sprintf("ShadowPod %s has the reason %q", name, reason), func(ctx context.Context) error {
+		o := new(offloadingv1beta1.ShadowPod)
+		if err := s.Get(ctx, "shop-rome", name, o); err != nil {
+			return err
+		}
+		if got := o.Status; got.Reason != reason || !strings.Contains(got.Message, message) || reason == "" && got.Message != "" {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+}
+
 func (s *site) phaseIs(name string, want corev1.PodPhase) {
 	s.t.Helper()
 	controlplanetest.Eventually(s.t, fmt.Sprintf("ShadowPod %s is %s", name, want), func(ctx context.Context) error {
@@ -111,6 +126,7 @@ func TestShadowPods(t *testing.T) {
 		create(shadow("host", host))
 		milan.Event(t, "shop-rome", "host", "PodRefused", "PodSecurity")
 		milan.phaseIs("host", corev1.PodPending)
+		milan.waitsFor("host", "PodRefused", "PodSecurity")
 	})
 	t.Run("an image policy of the provider", func(t *testing.T) {
 		text, err := os.ReadFile("../../docs/examples/image-policy.yaml")
@@ -162,6 +178,7 @@ func TestShadowPods(t *testing.T) {
 		milan.Create(t, theirs)
 		create(shadow("taken", withCPU("1m")))
 		milan.Event(t, "shop-rome", "taken", "PodInTheWay", "left as it is")
+		milan.waitsFor("taken", "PodInTheWay", "left as it is")
 		milan.Delete(t, shadow("taken", nil))
 		milan.Gone(t, shadow("taken", nil))
 		now := new(corev1.Pod)
@@ -176,6 +193,7 @@ func TestShadowPods(t *testing.T) {
 		// 1500m, or a little more while the API server judges a pod that it will refuse.
 		milan.Event(t, "shop-rome", "second", "QuotaExceeded", "600m of cpu are asked for; of 2, which are granted, other pods have 150")
 		milan.phaseIs("second", corev1.PodPending)
+		milan.waitsFor("second", "QuotaExceeded", "600m of cpu are asked for")
 		limited := withCPU("1m")
 		limited["containers"].([]any)[0].(map[string]any)["resources"] = map[string]any{"limits": map[string]any{"cpu": "5"}}
 		create(shadow("limited", limited))
@@ -186,7 +204,13 @@ func TestShadowPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		milan.phaseIs("first", corev1.PodSucceeded)
-		milan.podIs("second", nil)
+		second := milan.podIs("second", nil)
+		second.Status.Phase = corev1.PodRunning
+		if err := milan.Client.Status().Update(t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
+		milan.phaseIs("second", corev1.PodRunning)
+		milan.waitsFor("second", "", "")
 		milan.Delete(t, first, client.GracePeriodSeconds(0))
 		milan.Gone(t, first)
 	})

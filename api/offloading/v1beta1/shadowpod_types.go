@@ -38,6 +38,16 @@ type ShadowPodStatus struct {
 	// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
 	// +kubebuilder:default=Unknown
 	Phase corev1.PodPhase `json:"phase"`
+	// Reason is why there is no pod, in one word, as the Event about it has it; empty: there is one, or it is being made.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+	// Message is the same as a sentence.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
 }
 
 // ShadowPodList is a list of ShadowPods.

@@ -1,7 +1,9 @@
 package shadowpod
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +26,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/controlplane/requests"
@@ -120,19 +123,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if wait := phaseAfter(s, pod); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
-		return ctrl.Result{}, r.phase(ctx, s, phaseOf(s, pod))
+		return ctrl.Result{}, r.status(ctx, s, phaseOf(s, pod), nil)
 	case err == nil:
 		again, err := r.change(ctx, s, p, pod)
-		return ctrl.Result{RequeueAfter: again}, errors.Join(err, r.phase(ctx, s, phaseOf(s, pod)))
+		return ctrl.Result{RequeueAfter: again}, errors.Join(err, r.status(ctx, s, phaseOf(s, pod), nil))
 	case !s.DeletionTimestamp.IsZero() || ended(s.Status.Phase):
 		return ctrl.Result{}, nil
 	}
-	again, made, err := r.make(ctx, s, p)
+	again, made, why, err := r.make(ctx, s, p)
 	if err != nil || made {
 		return ctrl.Result{}, err // the Pod is about to tell its phase
 	}
-	return ctrl.Result{RequeueAfter: again}, r.phase(ctx, s, corev1.PodPending)
+	before := refusal{s.Status.Reason, s.Status.Message}
+	switch {
+	case why == nil: // nobody knows yet
+		why = &before
+	case why.reason == reasonFull:
+		// What other pods have changes all the time, and many may wait: what was said first stays.
+		r.tell(s, why.reason, why.reason, why.message)
+		if before.reason == reasonFull {
+			why = &before
+		}
+	default:
+		r.tell(s, why.reason, why.reason+why.message, why.message)
+	}
+	return ctrl.Result{RequeueAfter: again}, r.status(ctx, s, corev1.PodPending, why)
 }
+
+// refusal is why there is no pod.
+type refusal struct{ reason, message string }
 
 // end deletes a Pod whose ShadowPod is gone. The garbage collector would, too; after an API server was away that takes it a
 // minute or more, and the consumer waits for the end of the pod.
@@ -159,52 +178,47 @@ func (r *Reconciler) lives(ctx context.Context, name types.NamespacedName, uid t
 	return err == nil && live.UID == uid, nil
 }
 
-// make makes the Pod, or tells why not. Before, the API server has to say that the ShadowPod is there: after an outage the
+// make makes the Pod, or says why not. Before, the API server has to say that the ShadowPod is there: after an outage the
 // cache may be far behind, and a Pod that is gone may be so because its ShadowPod is. The consumer has been told by then that
 // nothing is left, and what takes the place of its pod may run.
-func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (again time.Duration, made bool, err error) {
+func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (again time.Duration, made bool, why *refusal, err error) {
 	name := client.ObjectKeyFromObject(s)
 	spec, err := specOf(s)
 	if err != nil {
-		r.tell(s, reasonRefused, reasonRefused+err.Error(), err.Error())
-		return 0, false, nil // until it changes
+		return 0, false, &refusal{reasonRefused, err.Error()}, nil // until it changes
 	}
 	addresses, err := r.addresses(ctx, p)
 	if err != nil {
-		return 0, false, err
+		return 0, false, nil, err
 	}
 	if err := reflection.TranslateAPIServer(spec, addresses); err != nil {
 		r.wait(p, name)
-		r.tell(s, reasonNoNetwork, reasonNoNetwork+err.Error(), err.Error())
-		return retry, false, nil
+		return retry, false, &refusal{reasonNoNetwork, err.Error()}, nil
 	}
 	q, live, selector, err := r.quota(ctx, p, func(all []offloadingv1beta1.Quota) *offloadingv1beta1.Quota { return choose(s, all) })
 	if err != nil {
-		return 0, false, err
+		return 0, false, nil, err
 	}
 	if reason, why := closed(q, p.ID); reason != "" {
 		r.wait(p, name)
-		r.tell(s, reason, reason, why)
-		return 0, false, nil
+		return 0, false, &refusal{reason, why}, nil
 	}
 	if why := stated(spec, q.Spec.LimitsEnforcement); why != "" {
-		r.tell(s, reasonRefused, reasonRefused+why, why)
-		return retry, false, nil
+		return retry, false, &refusal{reasonRefused, why}, nil
 	}
 	pod := podOf(s, spec, p, q, selector)
 	short, old, known := r.ledger.take(name, accountOf(pod), live, requests.OfPod(pod), q.Spec.Resources)
 	switch {
 	case known:
-		return settle, false, r.check(ctx, name, old)
+		return settle, false, nil, r.check(ctx, name, old)
 	case short != "":
 		// In this order: what is given back in between is tried again.
 		r.wait(p, name)
 		if s2, _, _ := r.ledger.take(name, accountOf(pod), live, requests.OfPod(pod), q.Spec.Resources); s2 == "" {
 			r.ledger.forget(name, "")
-			return settle, false, nil
+			return settle, false, nil, nil
 		}
-		r.tell(s, reasonFull, reasonFull, short)
-		return 0, false, nil
+		return 0, false, &refusal{reasonFull, short}, nil
 	}
 	wanted, err := r.lives(ctx, name, s.UID)
 	if err == nil && wanted {
@@ -214,26 +228,24 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		r.see(pod)
 		r.forget(name)
 		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.ID)
-		return 0, true, nil
+		return 0, true, nil, nil
 	}
 	if r.ledger.forget(name, "") { // another pod may wait for what this one does not take
 		r.wake()
 	}
 	if err == nil {
-		return 0, true, nil // the ShadowPod is gone: the cache is about to tell
+		return 0, true, nil, nil // the ShadowPod is gone: the cache is about to tell
 	}
 	if apierrors.IsAlreadyExists(err) {
-		r.tell(s, reasonInTheWay, reasonInTheWay, "there is a pod of this name that was not made for this ShadowPod: it is left as it is")
-		return retry, false, nil
+		return retry, false, &refusal{reasonInTheWay, "there is a pod of this name that was not made for this ShadowPod: it is left as it is"}, nil
 	}
 	if why, refused := apply.Refusal(err); refused {
-		r.tell(s, reasonRefused, reasonRefused+why, why)
-		return retry, false, nil
+		return retry, false, &refusal{reasonRefused, why}, nil
 	}
 	if apply.NamespaceEnds(err) {
-		return 0, false, nil
+		return 0, false, nil, nil
 	}
-	return 0, false, fmt.Errorf("make the pod: %w", err)
+	return 0, false, nil, fmt.Errorf("make the pod: %w", err)
 }
 
 // check stops counting a pod of which no cache has told and that is gone.
@@ -293,23 +305,39 @@ func accountOf(p *corev1.Pod) account {
 	return account{p.Labels[networkingv1beta1.LabelRemoteClusterID], p.Labels[offloadingv1beta1.LabelCreatorUser]}
 }
 
-// phase writes the phase. The object is written without its spec, which nobody has judged.
-func (r *Reconciler) phase(ctx context.Context, s *raw, phase corev1.PodPhase) error {
-	if phase == "" {
-		phase = corev1.PodPending
+// status writes the phase, and why there is no pod unless why is nil. The object is written without its spec, which nobody has
+// judged.
+func (r *Reconciler) status(ctx context.Context, s *raw, phase corev1.PodPhase, why *refusal) error {
+	status := offloadingv1beta1.ShadowPodStatus{Phase: cmp.Or(phase, corev1.PodPending)}
+	if why != nil {
+		status.Reason, status.Message = why.reason, text.Printable(why.message, text.MaxEvent)
 	}
-	if s.Status.Phase == phase {
+	if s.Status == status {
 		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": s.UID},
+		"status":   map[string]any{"phase": status.Phase, "reason": orNull(status.Reason), "message": orNull(status.Message)},
+	})
+	if err != nil {
+		return err
 	}
 	o := new(unstructured.Unstructured)
 	o.SetGroupVersionKind(offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))
 	o.SetNamespace(s.Namespace)
 	o.SetName(s.Name)
-	text := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":%q}}`, s.UID, phase)
-	if err := r.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, text), client.FieldOwner(apply.FieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the phase: %w", err)
+	if err := r.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(apply.FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil
+}
+
+// orNull is what a merge patch removes a field with, if there is no text.
+func orNull(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
 }
 
 // tell tells the consumer, once for each what.
