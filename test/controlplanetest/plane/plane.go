@@ -79,10 +79,13 @@ type Plane struct {
 	apiserver *process.Process
 	manager   *manager // nil: does not run
 	peer      string   // the URL of etcd for others like it, of which there are none
-	store     store
-	client    client.Client
-	clientset *kubernetes.Clientset
-	http      *http.Client
+	// managerPort is where the kube-controller-manager listens. Each restart of it has the same.
+	managerPort int
+	reserved    []net.Listener // for the ports of the programs
+	store       store
+	client      client.Client
+	clientset   *kubernetes.Clientset
+	http        *http.Client
 
 	baselines [2]state // by Baseline
 	at        Baseline
@@ -136,28 +139,36 @@ func Inputs() (string, error) {
 // addresses chooses where the programs listen.
 func (p *Plane) addresses() error {
 	for url, scheme := range map[*string]string{&p.Host: "https", &p.store.url: "http", &p.peer: "http"} {
-		port, err := freePort()
+		port, err := p.reservePort()
 		if err != nil {
 			return err
 		}
 		*url = fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
 	}
-	return nil
+	var err error
+	p.managerPort, err = p.reservePort()
+	return err
 }
 
-// freePort returns a TCP port that nobody listens on. It lies below those that the
-// kernel gives to outgoing connections, so that none of them takes it before the
-// program listens, or while it is stopped.
-func freePort() (int, error) {
+// reservePort returns a TCP port that nobody listens on, and that no other plane of this machine takes until Stop: also while
+// the program that listens is not up yet, or is stopped. A plane that has a port listens on the same port of reservations. It
+// lies below those that the kernel gives to outgoing connections, so that none of them takes it either.
+func (p *Plane) reservePort() (int, error) {
 	const lowest, highest, attempts = 12000, 29999, 100
+	const reservations, programs = "127.255.255.1:%d", "127.0.0.1:%d"
 	var err error
 	for range attempts {
 		port := lowest + rand.IntN(highest-lowest+1)
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		var reserved, l net.Listener
+		if reserved, err = net.Listen("tcp", fmt.Sprintf(reservations, port)); err != nil {
+			continue
+		}
+		if l, err = net.Listen("tcp", fmt.Sprintf(programs, port)); err == nil {
 			l.Close()
+			p.reserved = append(p.reserved, reserved)
 			return port, nil
 		}
+		reserved.Close()
 	}
 	return 0, fmt.Errorf("no free port: %w", err)
 }
@@ -279,15 +290,11 @@ func (p *Plane) startManager() error {
 }
 
 func (p *Plane) runManager() (*process.Process, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
 	return p.run("kube-controller-manager", "--kubeconfig="+p.path("admin.kubeconfig"), "--leader-elect=false",
 		"--use-service-account-credentials=false", "--service-account-private-key-file="+p.path("sa.key"), "--root-ca-file="+p.path("apiserver.crt"),
 		"--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,daemonset-controller,certificatesigningrequest-signing-controller",
 		"--cluster-signing-cert-file="+p.path("clients.crt"), "--cluster-signing-key-file="+p.path("clients.key"),
-		fmt.Sprintf("--secure-port=%d", port), "--bind-address=127.0.0.1", "--concurrent-gc-syncs=4",
+		fmt.Sprintf("--secure-port=%d", p.managerPort), "--bind-address=127.0.0.1", "--concurrent-gc-syncs=4",
 		"--kube-api-qps=200", "--kube-api-burst=400")
 }
 
@@ -353,6 +360,9 @@ func (p *Plane) Stop() {
 		if p != nil {
 			p.Kill()
 		}
+	}
+	for _, l := range p.reserved {
+		l.Close()
 	}
 }
 
