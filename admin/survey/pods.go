@@ -121,17 +121,16 @@ func gatherPods(ctx context.Context, c *access.Cluster, namespace string) (f pod
 // unexplained are the namespaces of pods whose status does not say why they are not ready, each once.
 func (f *podFacts) unexplained() (namespaces []string) {
 	for i := range f.pods {
-		if p := &f.pods[i]; silent(p) && !slices.Contains(namespaces, p.Namespace) {
+		if p := &f.pods[i]; silent(p, podOf(p).Reason) && !slices.Contains(namespaces, p.Namespace) {
 			namespaces = append(namespaces, p.Namespace)
 		}
 	}
 	return namespaces
 }
 
-// silent tells whether the status of a pod that is not ready does not say why. A provider that is not one of ours says it by
-// Events alone.
-func silent(p *corev1.Pod) bool {
-	reason := podOf(p).Reason
+// silent tells whether the reason that the status of a pod gives is none: a provider that is not one of ours says it by Events
+// alone.
+func silent(p *corev1.Pod, reason string) bool {
 	return reason == phaseOnly(p) || strings.Contains(reason, reflection.ReasonRecreating)
 }
 
@@ -164,7 +163,7 @@ func (f *podFacts) place() []OffloadedPod {
 	for i := range f.pods {
 		p := &f.pods[i]
 		seen := podOf(p)
-		if silent(p) {
+		if silent(p, seen.Reason) {
 			seen.Reason += f.warned(p)
 		}
 		o := OffloadedPod{
