@@ -37,6 +37,19 @@ type Config struct {
 	ListenPort uint16
 	// MTU is the largest packet in the tunnel. Zero: DefaultMTU.
 	MTU int
+	// Further are tunnels to the same peer besides this one, with the same keys and MTU: see
+	// further.go. Empty: none.
+	Further []Further
+}
+
+// MaxTunnels is how many tunnels a peering may have.
+const MaxTunnels = 64
+
+// Further is what a further tunnel has of its own. Its fields are those of Config.
+type Further struct {
+	Endpoint   string
+	ListenPort uint16
+	AllowedIPs []netip.Prefix
 }
 
 // Validate reports what is wrong with c, as Apply would before it opens anything.
@@ -54,10 +67,8 @@ func (c Config) normalize() (Config, error) {
 	if c.PeerKey == c.PrivateKey.Public() {
 		return c, fmt.Errorf("peer key: %v is this gateway's own public key", c.PeerKey)
 	}
-	if c.Endpoint != "" {
-		if _, _, err := splitEndpoint(c.Endpoint); err != nil {
-			return c, fmt.Errorf("endpoint: %w", err)
-		}
+	if err := checkEndpoint(c.Endpoint); err != nil {
+		return c, err
 	}
 	if c.MTU == 0 {
 		c.MTU = DefaultMTU
@@ -65,16 +76,61 @@ func (c Config) normalize() (Config, error) {
 	if c.MTU < minMTU || c.MTU > maxMTU {
 		return c, fmt.Errorf("MTU: %d is not between %d and %d", c.MTU, minMTU, maxMTU)
 	}
-	allowed := make([]netip.Prefix, 0, len(c.AllowedIPs))
-	for _, p := range c.AllowedIPs {
+	var err error
+	if c.AllowedIPs, err = normalizePrefixes(c.AllowedIPs); err != nil {
+		return c, err
+	}
+	c.Further, err = c.normalizeFurther()
+	return c, err
+}
+
+// normalizeFurther returns the further tunnels as normalize returns a Config.
+func (c Config) normalizeFurther() ([]Further, error) {
+	if n := 1 + len(c.Further); n > MaxTunnels {
+		return nil, fmt.Errorf("%d tunnels, the most are %d", n, MaxTunnels)
+	}
+	seen := map[furtherKey]bool{{c.Endpoint, c.ListenPort}: true, {"", c.ListenPort}: true}
+	further := slices.Clone(c.Further)
+	for i := range further {
+		f := &further[i]
+		if err := checkEndpoint(f.Endpoint); err != nil {
+			return nil, err
+		}
+		port := furtherKey{"", f.ListenPort}
+		if seen[f.key()] || f.ListenPort != 0 && seen[port] {
+			return nil, fmt.Errorf("two tunnels with endpoint %q and listen port %d", f.Endpoint, f.ListenPort)
+		}
+		seen[f.key()], seen[port] = true, true
+		var err error
+		if f.AllowedIPs, err = normalizePrefixes(f.AllowedIPs); err != nil {
+			return nil, err
+		}
+	}
+	return further, nil
+}
+
+// normalizePrefixes returns prefixes masked, sorted and without repetition.
+func normalizePrefixes(prefixes []netip.Prefix) ([]netip.Prefix, error) {
+	allowed := make([]netip.Prefix, 0, len(prefixes))
+	for _, p := range prefixes {
 		if !p.IsValid() {
-			return c, errors.New("allowed IPs: invalid prefix")
+			return nil, errors.New("allowed IPs: invalid prefix")
 		}
 		allowed = append(allowed, p.Masked())
 	}
 	slices.SortFunc(allowed, netip.Prefix.Compare)
-	c.AllowedIPs = slices.Compact(allowed)
-	return c, nil
+	return slices.Compact(allowed), nil
+}
+
+// checkEndpoint says what is wrong with a configured endpoint. It may be empty.
+func checkEndpoint(s string) error {
+	if s == "" {
+		return nil
+	}
+	if _, _, err := splitEndpoint(s); err != nil {
+		return fmt.Errorf("endpoint: %w", err)
+	}
+	return nil
 }
 
 // splitEndpoint splits "host:port"; host is an address without brackets or a name.

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.zx2c4.com/wireguard/device"
@@ -24,8 +25,10 @@ const MaxReaders = 31
 // and sent. Those that find no session wait for one.
 type egress struct {
 	*egressAccount
-	overlay Overlay
 	loops   []*egressLoop // one for each source of packets
+	senders []*sender     // one for each goroutine that sends
+	// spread is over which tunnels packets go; nil: over this one.
+	spread  atomic.Pointer[spread]
 	waiting waiting
 	// session is sent to when there is a session that packets may wait for, and received
 	// by release; one slot, never closed.
@@ -37,20 +40,45 @@ type egress struct {
 // egressLoop carries the packets of one source.
 type egressLoop struct {
 	*egress
+	index  int // in loops, and its sender's in senders
 	reader Reader
+	parts  []part   // of a batch that goes over several tunnels
+	_      [64]byte // what one loop writes is in no cache line of another one
+}
+
+// sender sends by one tunnel what one goroutine has.
+type sender struct {
+	*egress
+	direct *device.Direct // nil before Run
 	// sent is sent to by release when it has made room among those that wait, and received by
-	// run; one slot, never closed.
+	// pause; one slot, never closed.
 	sent     chan struct{}
-	patience time.Duration // run's: for how long it still waits while there is no session
-	_        [64]byte      // what one loop writes is in no cache line of another one
+	patience time.Duration // for how long it still waits while there is no session
+	_        [64]byte      // as above
 }
 
 func newEgress(o Options) *egress {
-	e := &egress{egressAccount: new(egressAccount), overlay: o.Overlay, session: make(chan struct{}, 1), onDrop: o.OnDrop}
-	for _, r := range append([]Reader{o.Overlay}, o.Readers...) {
-		e.loops = append(e.loops, &egressLoop{egress: e, reader: r, sent: make(chan struct{}, 1), patience: readPause})
+	e := &egress{egressAccount: new(egressAccount), session: make(chan struct{}, 1), onDrop: o.OnDrop}
+	for i, r := range append([]Reader{o.Overlay}, o.Readers...) {
+		e.loops = append(e.loops, &egressLoop{egress: e, index: i, reader: r})
 	}
+	e.makeSenders(len(e.loops))
 	return e
+}
+
+// makeSenders makes the senders of so many goroutines.
+func (e *egress) makeSenders(n int) {
+	e.senders = nil
+	for range n {
+		e.senders = append(e.senders, &sender{egress: e, sent: make(chan struct{}, 1), patience: readPause})
+	}
+}
+
+// useDevice gives the senders their device.
+func (e *egress) useDevice(dev *device.Device) {
+	for _, s := range e.senders {
+		s.direct = dev.NewDirect(BatchSize)
+	}
 }
 
 // readPause is for how long a loop reads nothing while there is no session, once in each outage: a
@@ -59,12 +87,15 @@ const readPause = 500 * time.Millisecond
 
 // run carries packets until reading fails. It never returns nil; os.ErrClosed is
 // the orderly end, to which the end of ctx leads.
-func (l *egressLoop) run(ctx context.Context, dev *device.Device) error {
-	direct := dev.NewDirect(BatchSize)
+func (l *egressLoop) run(ctx context.Context) error {
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	for {
 		n, own, err := l.reader.ReadPackets(bufs, sizes, sealFront)
-		l.send(ctx, direct, bufs[:n], sizes[:n], own)
+		if s := l.spread.Load(); s == nil {
+			l.senders[l.index].send(ctx, bufs[:n], sizes[:n], own)
+		} else {
+			l.divide(ctx, s, bufs[:n], sizes[:n], own)
+		}
 		if err != nil {
 			return fmt.Errorf("read from the overlay: %w", err)
 		}
@@ -82,28 +113,29 @@ func newBuffers() [][]byte {
 }
 
 // send sends the packets of a batch, own of them the gateway's own and first.
-func (l *egressLoop) send(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int, own int) {
-	if l.mutes() {
-		l.withhold(bufs, sizes, own)
+func (s *sender) send(ctx context.Context, bufs [][]byte, sizes []int, own int) {
+	if s.mutes() {
+		s.withhold(bufs, sizes, own)
 	}
-	if direct.Ready(bufs, sizes) {
-		if observe := l.observer.Load(); observe != nil {
+	if s.direct.Ready(bufs, sizes) {
+		if observe := s.observer.Load(); observe != nil {
 			showTaken(observe, bufs, sizes)
 		}
-		direct.Send(bufs, sizes)
-		l.patience = readPause
+		s.direct.Send(bufs, sizes)
+		s.patience = readPause
 		return
 	}
-	l.keep(ctx, direct, bufs, sizes)
+	s.keep(ctx, bufs, sizes)
 }
 
 // keep has packets wait that cannot be sent now, and asks their peer for a session.
-func (l *egressLoop) keep(ctx context.Context, direct *device.Direct, bufs [][]byte, sizes []int) {
+func (s *sender) keep(ctx context.Context, bufs [][]byte, sizes []int) {
 	var (
+		direct  = s.direct
 		dropped drops
 		asked   *device.Peer
-		reached = l.isReachable()
-		observe = l.observer.Load()
+		reached = s.isReachable()
+		observe = s.observer.Load()
 		session bool // there is one by now
 	)
 	for i, size := range sizes {
@@ -113,47 +145,47 @@ func (l *egressLoop) keep(ctx context.Context, direct *device.Direct, bufs [][]b
 		packet := bufs[i][sealFront : sealFront+size]
 		peer := direct.Peer(packet)
 		if !reached {
-			l.drop(&dropped, dropNoEndpoint, packet)
+			s.drop(&dropped, dropNoEndpoint, packet)
 			continue
 		}
 		if peer == nil {
-			l.drop(&dropped, dropNoPeer, packet)
+			s.drop(&dropped, dropNoPeer, packet)
 			continue
 		}
 		if observe != nil {
 			showTaken(observe, bufs[i:i+1], sizes[i:i+1])
 		}
 		// It may be another packet of the batch for which there is no session.
-		if direct.Ready(bufs[i:i+1], sizes[i:i+1]) || l.waiting.full() && l.pause(ctx) && direct.Ready(bufs[i:i+1], sizes[i:i+1]) {
+		if direct.Ready(bufs[i:i+1], sizes[i:i+1]) || s.waiting.full() && s.pause(ctx) && direct.Ready(bufs[i:i+1], sizes[i:i+1]) {
 			direct.Send(bufs[i:i+1], sizes[i:i+1])
 			continue
 		}
-		l.waiting.push(packet, func(oldest []byte) { l.drop(&dropped, dropNoSession, oldest) })
+		s.waiting.push(packet, func(oldest []byte) { s.drop(&dropped, dropNoSession, oldest) })
 		if peer != asked {
 			asked = peer
 			direct.Ask(peer)
 		}
 		session = session || direct.Ready(bufs[i:i+1], sizes[i:i+1])
 	}
-	l.countDrops(&dropped)
+	s.countDrops(&dropped)
 	if session {
-		l.sessionBegins()
+		s.sessionBegins()
 	}
 }
 
 // pause waits until there is room among the packets that wait for a session, and reports whether
 // there is.
-func (l *egressLoop) pause(ctx context.Context) bool {
-	if l.patience <= 0 {
+func (s *sender) pause(ctx context.Context) bool {
+	if s.patience <= 0 {
 		return false
 	}
 	start := time.Now()
-	timer := time.NewTimer(l.patience)
+	timer := time.NewTimer(s.patience)
 	defer timer.Stop()
-	defer func() { l.patience -= time.Since(start) }()
-	for l.waiting.full() {
+	defer func() { s.patience -= time.Since(start) }()
+	for s.waiting.full() {
 		select {
-		case <-l.sent:
+		case <-s.sent:
 		case <-timer.C:
 			return false
 		case <-ctx.Done():
@@ -218,10 +250,10 @@ func (e *egress) release(ctx context.Context, dev *device.Device) {
 			}
 		}
 		e.countDrops(&dropped)
-		for _, l := range e.loops {
+		for _, l := range e.senders {
 			select {
 			case l.sent <- struct{}{}:
-			default: // run has not looked since the last time
+			default: // pause has not looked since the last time
 			}
 		}
 	}

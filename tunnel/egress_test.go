@@ -210,25 +210,34 @@ func TestTunnelAllocatesNothing(t *testing.T) {
 		}
 	}
 	kept = make([][]byte, 0, (runs+1)*BatchSize)
-	direct := a.dev.Load().NewDirect(BatchSize)
 	for range runs + 1 {
 		batch()
-		a.egress.loops[0].send(t.Context(), direct, bufs, sizes, 0)
+		a.egress.senders[0].send(t.Context(), bufs, sizes, 0)
 	}
 	messages := kept[:(runs+1)*BatchSize]
 	a.bind.open.Socket.(*silentSocket).kept = nil
 	send := func() {
-		for _, l := range a.egress.loops {
+		for _, l := range a.egress.senders {
 			batch()
-			l.send(t.Context(), direct, bufs, sizes, 0)
+			l.send(t.Context(), bufs, sizes, 0)
 		}
 	}
-	least := testing.AllocsPerRun(runs, send)
-	for i := 0; i < 3 && least > 0; i++ { // other goroutines of the two tunnels count, too
-		least = min(least, testing.AllocsPerRun(runs, send))
+	several := &spread{all: []*egress{a.egress, a.egress, a.egress}, live: []int{0, 1, 2}}
+	divide := func() {
+		batch()
+		for i := range bufs {
+			bufs[i][sealFront+15] = byte(i) // other sources are other flows
+		}
+		a.egress.loops[0].divide(t.Context(), several, bufs, sizes, 5)
 	}
-	if least != 0 {
-		t.Errorf("to the peer: %v allocations per batch", least)
+	for name, send := range map[string]func(){"to the peer": send, "by several tunnels": divide} {
+		least := testing.AllocsPerRun(runs, send)
+		for i := 0; i < 3 && least > 0; i++ { // other goroutines of the two tunnels count, too
+			least = min(least, testing.AllocsPerRun(runs, send))
+		}
+		if least != 0 {
+			t.Errorf("%s: %v allocations per batch", name, least)
+		}
 	}
 
 	r := newReceiver(newInbound(b.bind, b.bind.open), b.bind.writers[0], b.dev.Load())

@@ -7,6 +7,8 @@ package tunnel
 //
 // It reports whether there is a peer with a known address to ask. Within 5 seconds after
 // a handshake message of WireGuard's own it sends nothing, however often this is called.
+//
+// Further tunnels that packets do not go by are asked, too.
 func (t *Tunnel) Handshake() bool {
 	t.mu.Lock()
 	key, running := t.config.PeerKey, t.state == running && t.up
@@ -15,6 +17,9 @@ func (t *Tunnel) Handshake() bool {
 	// has taken the lock.
 	if !running || key.IsZero() {
 		return false
+	}
+	for _, f := range t.runningFurther(false) {
+		f.Handshake()
 	}
 	return t.greet(key)
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -87,7 +88,7 @@ func TestLifeOfATunnel(t *testing.T) {
 		t.Error("New without an Overlay")
 	}
 	a := newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
-	if s := a.Stats(); s != (Stats{}) {
+	if s := a.Stats(); !reflect.DeepEqual(s, Stats{}) {
 		t.Errorf("before anything: %+v", s)
 	}
 	if err := a.Apply(Config{}); err == nil {

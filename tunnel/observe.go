@@ -36,6 +36,9 @@ func (t *Tunnel) Observe(f func(Observation)) {
 	}
 	t.egress.observer.Store(observe)
 	t.bind.observer.Store(observe)
+	for _, further := range t.runningFurther(true) {
+		further.Observe(f)
+	}
 }
 
 // observer is the function that Observe was given; nil: none.

@@ -89,6 +89,33 @@ type Stats struct {
 	LastResponse   time.Time `json:"lastResponse"`
 	// ReceiveErrors counts errors of the socket.
 	ReceiveErrors uint64 `json:"receiveErrors"`
+
+	// LeftOut says that packets go by other tunnels to the peer than this one, by what
+	// SetUsable says.
+	LeftOut bool `json:"leftOut,omitzero"`
+	// Problem is why a further tunnel does not work; empty: it does.
+	Problem string `json:"problem,omitempty"`
+	// Further are the further tunnels, in the order of Config.Further.
+	Further []Stats `json:"further,omitempty"`
+}
+
+// Total is s with the bytes, packets, drops and errors of all tunnels to the peer. What is
+// not a sum is that of the first one.
+func (s Stats) Total() Stats {
+	for _, f := range s.Further {
+		for _, c := range []struct{ sum, n *uint64 }{
+			{&s.RxBytes, &f.RxBytes}, {&s.TxBytes, &f.TxBytes}, {&s.RxPackets, &f.RxPackets}, {&s.TxPackets, &f.TxPackets},
+			{&s.DropNoEndpoint, &f.DropNoEndpoint}, {&s.DropNoSession, &f.DropNoSession}, {&s.DropUnconfirmed, &f.DropUnconfirmed},
+			{&s.DropNoPeer, &f.DropNoPeer}, {&s.DropFlushed, &f.DropFlushed}, {&s.DropUnknownSession, &f.DropUnknownSession},
+			{&s.DropRejected, &f.DropRejected}, {&s.DropMalformed, &f.DropMalformed}, {&s.DropHandshakeLimit, &f.DropHandshakeLimit},
+			{&s.RxHandshakes, &f.RxHandshakes}, {&s.RxInitiations, &f.RxInitiations}, {&s.RxResponses, &f.RxResponses},
+			{&s.TxInitiations, &f.TxInitiations}, {&s.TxResponses, &f.TxResponses}, {&s.ReceiveErrors, &f.ReceiveErrors},
+		} {
+			*c.sum += *c.n
+		}
+		s.Waiting += f.Waiting
+	}
+	return s
 }
 
 // peerStats is what wireguard-go says about the peer.

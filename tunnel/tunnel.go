@@ -65,6 +65,9 @@ type Options struct {
 	// Writers are written to besides the Overlay, each by a goroutine of its own that opens
 	// what it writes: several processors share the work if there is much of it.
 	Writers []Writer
+	// Further returns where the packets of a further tunnel go, by its place in
+	// Config.Further, and the same Writer again for the same place. Nil: a Config has none.
+	Further func(place int) Writer
 	// Listen opens the UDP socket; port 0 means any. It must be set.
 	Listen func(port uint16) (Socket, error)
 	// Logger is for changes of state and for what wireguard-go reports: its errors
@@ -116,6 +119,8 @@ type Tunnel struct {
 	greeting  greeting
 	// lookupError is that of Stats.
 	lookupError string
+
+	further further
 }
 
 // New returns a Tunnel that is not configured. It opens nothing.
@@ -144,6 +149,7 @@ func New(o Options) (*Tunnel, error) {
 		changed: make(chan struct{}, 1),
 		keys:    make(chan struct{}, 1),
 		unknown: true,
+		further: further{changed: make(chan struct{}, 1)},
 	}
 	t.bind = newBind(o, t.egress, t.ingress, t.noteHandshake)
 	return t, nil
@@ -152,17 +158,22 @@ func New(o Options) (*Tunnel, error) {
 // Apply makes the tunnel what c says, by the smallest change that does it, and
 // is safe at any time before Run returns; afterwards the error is net.ErrClosed.
 // When c is not valid, or its listen port cannot be had, nothing has changed. The
-// endpoint moves only when c.Endpoint differs from the last one applied.
+// endpoint moves only when c.Endpoint differs from the last one applied. Further tunnels
+// follow while it runs; one whose port cannot be had is left out, and tried again.
 func (t *Tunnel) Apply(c Config) error {
 	next, err := c.normalize()
 	if err != nil {
 		return err
+	}
+	if len(next.Further) > 0 && t.opts.Further == nil {
+		return errors.New("further tunnels: there is nowhere to write what they receive")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.state == stopped {
 		return fmt.Errorf("apply: %w", net.ErrClosed)
 	}
+	t.releasePort(next.ListenPort)
 	if err := t.relisten(next.ListenPort); err != nil {
 		return err
 	}
@@ -176,6 +187,7 @@ func (t *Tunnel) Apply(c Config) error {
 	case t.changed <- struct{}{}:
 	default: // the follower has not seen the last change yet
 	}
+	t.further.wake()
 	return nil
 }
 
@@ -256,6 +268,11 @@ func (t *Tunnel) Run(ctx context.Context) error {
 	if dev == nil {
 		return err
 	}
+	return t.serve(ctx, dev, err)
+}
+
+// serve is Run from the start of the device on, of which err is the error.
+func (t *Tunnel) serve(ctx context.Context, dev *device.Device, err error) error {
 	if err == nil {
 		err = t.carry(ctx, dev)
 	}
@@ -278,6 +295,7 @@ func (t *Tunnel) start() (*device.Device, error) {
 	}
 	t.state = running
 	dev := device.NewDevice(t.tun, t.bind, newDeviceLogger(t.log))
+	t.egress.useDevice(dev)
 	t.dev.Store(dev)
 	t.bind.receive = func(s *openSocket) { newInbound(t.bind, s).run(dev) }
 	if t.config.PrivateKey.IsZero() {
@@ -297,10 +315,11 @@ func (t *Tunnel) carry(ctx context.Context, dev *device.Device) error {
 	wg.Go(func() { t.followKeys(ctx) })
 	wg.Go(func() { t.followCallers(ctx) })
 	wg.Go(func() { t.followClock(ctx) })
+	wg.Go(func() { t.followFurther(ctx) })
 	wg.Go(func() { t.egress.release(ctx, dev) })
 	failed := make(chan error, len(t.egress.loops))
 	for _, l := range t.egress.loops {
-		wg.Go(func() { failed <- l.run(ctx, dev) })
+		wg.Go(func() { failed <- l.run(ctx) })
 	}
 	var err error
 	select {
@@ -349,5 +368,6 @@ func (t *Tunnel) Stats() Stats {
 	}
 	s.Endpoint, s.LastHandshake = peer.Endpoint, peer.LastHandshake
 	s.RxBytes, s.TxBytes = peer.RxBytes, peer.TxBytes
+	t.addFurther(&s)
 	return s
 }

@@ -81,6 +81,9 @@ type lead struct {
 // that this gateway leads. It is to be called twice a second or so, as it looks at the
 // session, too.
 func (t *Tunnel) Unconfirmed(silence time.Duration) {
+	for _, f := range t.runningFurther(true) {
+		f.Unconfirmed(silence)
+	}
 	if silence == 0 && !t.egress.unconfirmed.Load() {
 		return
 	}
@@ -100,6 +103,9 @@ func (t *Tunnel) Unconfirmed(silence time.Duration) {
 // A gateway that had a session claims no later time than that of its last handshake. A
 // successor has begun one since, and by that the peer knows who came last.
 func (t *Tunnel) ReleaseHandshake(before time.Time) {
+	for _, f := range t.runningFurther(true) {
+		f.ReleaseHandshake(before)
+	}
 	kept, at := t.egress.takeKept(before)
 	if kept.message == nil {
 		return
