@@ -35,6 +35,8 @@ type Config struct {
 	// TunnelAddr and PeerTunnelAddr are the two ends inside the tunnel,
 	// 169.254.18.1 (server) and 169.254.18.2 (client).
 	TunnelAddr, PeerTunnelAddr netip.Addr
+	// Further are the two ends inside each of Tunnel.Further.
+	Further []TunnelEnds
 
 	// Internal holds the gateway's addresses towards the nodes, at most one of
 	// each family. Without one the gateway answers no ARP and no ping.
@@ -65,6 +67,15 @@ type Config struct {
 	// Sources says how far it is checked that a pod lives on the node that its packets
 	// come from. The zero value is SourceRouted.
 	Sources SourceCheck
+}
+
+// TunnelEnds are the addresses of both gateways inside a tunnel.
+type TunnelEnds struct{ Own, Peer netip.Addr }
+
+// tunnelEnds are those of all tunnels, the first one first. Before there is a peering its
+// addresses are not valid.
+func (c *Config) tunnelEnds() []TunnelEnds {
+	return append([]TunnelEnds{{c.TunnelAddr, c.PeerTunnelAddr}}, c.Further...)
 }
 
 // SourceCheck is what is dropped of the packets that a node sends as one of its pods.
@@ -196,8 +207,15 @@ func (c *Config) validateOwn() (errs []error) {
 		}
 		*s = a
 	}
-	if a := c.TunnelAddr; a.IsValid() && (!isStation(a) || a.IsLoopback()) {
-		errs = append(errs, fmt.Errorf("tunnel address %s: cannot be the gateway's", a))
+	if len(c.Further) != len(c.Tunnel.Further) {
+		errs = append(errs, fmt.Errorf("%d further tunnels with the addresses of %d", len(c.Tunnel.Further), len(c.Further)))
+	}
+	ends := make(map[netip.Addr]bool)
+	for i, e := range c.tunnelEnds() {
+		if a := e.Own; (a.IsValid() || i > 0) && (!isStation(a) || a.IsLoopback() || ends[a]) {
+			errs = append(errs, fmt.Errorf("tunnel address %s: cannot be the gateway's", a))
+		}
+		ends[e.Own] = true
 	}
 	return errs
 }

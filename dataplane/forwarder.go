@@ -60,12 +60,18 @@ type Forwarder struct {
 	// loops and ingressLoops are one for each of Options.Underlays.
 	loops        []*egressLoop
 	ingressLoops []*ingressLoop
-	nodePort     uint16
-	tunnel       *tunnel.Tunnel
-	stack        *netstack.Stack
-	log          *slog.Logger
-	start        time.Time
-	clock        func() int64 // nanoseconds since start, that never run backwards
+	// further are ingress loops of further tunnels, by their place, and are kept when a tunnel
+	// is not: see ingressOf.
+	further struct {
+		sync.Mutex
+		loops []*ingressLoop
+	}
+	nodePort uint16
+	tunnel   *tunnel.Tunnel
+	stack    *netstack.Stack
+	log      *slog.Logger
+	start    time.Time
+	clock    func() int64 // nanoseconds since start, that never run backwards
 
 	snap atomic.Pointer[snapshot]
 	// flows are those that local senders open behind the unknown source, and podFlows
@@ -86,6 +92,7 @@ type Forwarder struct {
 	// Owned by the goroutine in Run.
 	probes *nodeWriter
 
+	pinged   atomic.Int32 // the place of the tunnel that PingPeer goes by; 0: the first one
 	captures capture.Set
 	dropped  *dropped.Sample
 	locals   atomic.Pointer[locals] // set before the first capture
@@ -163,7 +170,7 @@ func New(o Options) (*Forwarder, error) {
 	f.fromOwn, f.probes = newNodeWriter(f, 0, f.underlay.TryWriteBatch), newNodeWriter(f, 0, f.underlay.TryWriteBatch)
 	for i, u := range o.Underlays {
 		l := newEgressLoop(f, i, u)
-		in := newIngressLoop(f, i)
+		in := newIngressLoop(f, i, f.underlay)
 		f.loops, f.ingressLoops = append(f.loops, l), append(f.ingressLoops, in)
 		if i > 0 {
 			o.Tunnel.Readers, o.Tunnel.Writers = append(o.Tunnel.Readers, l), append(o.Tunnel.Writers, in)
@@ -171,7 +178,7 @@ func New(o Options) (*Forwarder, error) {
 	}
 	f.pathMTUs.sent.seed = maphash.MakeSeed()
 	f.snap.Store(&snapshot{})
-	o.Tunnel.Overlay, o.Tunnel.OnDrop = f, f.keepTunnel
+	o.Tunnel.Overlay, o.Tunnel.OnDrop, o.Tunnel.Further = f, f.keepTunnel, f.ingressOf
 	if f.tunnel, err = tunnel.New(o.Tunnel); err != nil {
 		stack.Close()
 		return nil, fmt.Errorf("build tunnel: %w", err)
@@ -245,6 +252,25 @@ func pathMTUOf(cfg Config, path int) int {
 	return min(cfg.MTU, max(path, MinMTUIPv6))
 }
 
+// ingressOf returns the ingress loop of the further tunnel of a place. It sends by a socket that
+// the first tunnel does not send by, if there is one.
+func (f *Forwarder) ingressOf(place int) tunnel.Writer {
+	f.further.Lock()
+	defer f.further.Unlock()
+	for len(f.further.loops) <= place {
+		socket := (len(f.further.loops) + 1) % len(f.loops)
+		f.further.loops = append(f.further.loops, newIngressLoop(f, socket, f.loops[socket].socket))
+	}
+	return f.further.loops[place]
+}
+
+// SetUsable says by which tunnels packets may go: see tunnel.Tunnel. PingPeer goes by the first
+// of them.
+func (f *Forwarder) SetUsable(usable []bool) {
+	f.pinged.Store(int32(max(0, slices.Index(usable, true))))
+	f.tunnel.SetUsable(usable)
+}
+
 // forgetStates drops what is known about nodes that are not configured. The caller
 // holds mu.
 func (f *Forwarder) forgetStates() {
@@ -258,8 +284,10 @@ func (f *Forwarder) forgetStates() {
 
 func ownAddresses(cfg Config) []netip.Addr {
 	own := slices.Clone(cfg.Internal)
-	if cfg.TunnelAddr.IsValid() {
-		own = append(own, cfg.TunnelAddr)
+	for _, e := range cfg.tunnelEnds() {
+		if e.Own.IsValid() {
+			own = append(own, e.Own)
+		}
 	}
 	return own
 }
@@ -353,7 +381,7 @@ func (f *Forwarder) DialTCP(ctx context.Context, laddr, raddr netip.AddrPort) (n
 // the round-trip time.
 func (f *Forwarder) Ping(ctx context.Context, dst netip.Addr) (time.Duration, error) {
 	const size = 56 // as ping(8)
-	return f.stack.Ping(ctx, dst, size, false)
+	return f.stack.PingFrom(ctx, f.snap.Load().peerEnds[dst], dst, size, false)
 }
 
 // Handshake asks the peer for a new session now, if its address is known: see
@@ -387,7 +415,10 @@ func (f *Forwarder) Status() Status {
 	for _, l := range f.loops {
 		l.count.addTo(&st.Egress)
 	}
-	for _, l := range f.ingressLoops {
+	f.further.Lock()
+	further := slices.Clone(f.further.loops)
+	f.further.Unlock()
+	for _, l := range append(further, f.ingressLoops...) {
 		l.count.addTo(&st.Ingress)
 	}
 	for _, t := range s.nodes {

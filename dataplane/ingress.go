@@ -56,8 +56,8 @@ func (f *ingressLoop) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter,
 	if !p.Decapsulate(outer) {
 		return DropECN
 	}
-	if p.Dst() == s.cfg.TunnelAddr {
-		if p.Src() != s.cfg.PeerTunnelAddr {
+	if peer, ok := s.peerEnd(p.Dst()); ok {
+		if p.Src() != peer {
 			return DropSpoofedSource
 		}
 		f.turn()

@@ -33,18 +33,18 @@ func newEgressLoop(f *Forwarder, index int, socket Underlay) *egressLoop {
 type ingressLoop struct {
 	*Forwarder
 	_       [64]byte // as above
-	index   int      // in Forwarder.ingressLoops
+	index   int      // in nodeState.sent
 	turn    func()   // waits until it is the turn of the batch at hand
 	toNodes *nodeWriter
 	count   counters
 	_       [64]byte
 }
 
-func newIngressLoop(f *Forwarder, index int) *ingressLoop {
+func newIngressLoop(f *Forwarder, index int, socket Underlay) *ingressLoop {
 	l := &ingressLoop{Forwarder: f, index: index}
 	l.toNodes = newNodeWriter(f, index, func(ds []underlay.Datagram) (int, error) {
 		l.turn()
-		return f.underlay.WriteBatch(ds)
+		return socket.WriteBatch(ds)
 	})
 	return l
 }

@@ -25,7 +25,7 @@ func (f *Forwarder) fromStack(b []byte) {
 	if !ok {
 		return
 	}
-	if p.Dst() == s.cfg.PeerTunnelAddr {
+	if s.isPeerEnd(p.Dst()) {
 		f.send(f.own, append([]byte(nil), b...))
 		return
 	}

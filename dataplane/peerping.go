@@ -15,11 +15,15 @@ var ErrNoPeer = errors.New("no peering is in force")
 // takes what arrives, and only its answer keeps to its MTU, in pieces. So up to
 // the MTU both directions are tried, above it the way to the peer.
 func (f *Forwarder) PingPeer(ctx context.Context, size int) (time.Duration, error) {
-	peer := f.PeerTunnelAddr()
+	c := &f.snap.Load().cfg
+	own, peer := c.TunnelAddr, c.PeerTunnelAddr
 	if !peer.IsValid() {
 		return 0, ErrNoPeer
 	}
-	return f.stack.PingWhole(ctx, peer, size)
+	if i := int(f.pinged.Load()); 0 < i && i <= len(c.Further) {
+		own, peer = c.Further[i-1].Own, c.Further[i-1].Peer
+	}
+	return f.stack.PingWhole(ctx, own, peer, size)
 }
 
 // PeerTunnelAddr is the peer's end inside the tunnel, not valid while no peering

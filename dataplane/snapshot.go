@@ -25,6 +25,8 @@ type snapshot struct {
 	// pathMTU is the largest packet for the peer: cfg.MTU, or what SetPathMTU says if that
 	// is less.
 	pathMTU int
+	// ends are the peer's addresses inside the tunnels by ours, and ours by the peer's.
+	ends, peerEnds map[netip.Addr]netip.Addr
 
 	tunnels   map[tunnelKey]*nodeTunnel
 	nodes     []*nodeTunnel // sorted by name
@@ -60,10 +62,15 @@ func family(v6 bool) int {
 func newSnapshot(cfg Config, port uint16, loops int, states map[string]*nodeState, counting *filter.Filter) (*snapshot, error) {
 	s := &snapshot{
 		cfg:       cfg,
+		ends:      make(map[netip.Addr]netip.Addr),
+		peerEnds:  make(map[netip.Addr]netip.Addr),
 		tunnels:   make(map[tunnelKey]*nodeTunnel, len(cfg.Nodes)),
 		byName:    make(map[string]*nodeTunnel, len(cfg.Nodes)),
 		byAddress: make(map[netip.Addr]*nodeTunnel, 2*len(cfg.Nodes)),
 		routes:    new(bart.Table[*nodeTunnel]),
+	}
+	for _, e := range cfg.tunnelEnds() {
+		s.ends[e.Own], s.peerEnds[e.Peer] = e.Peer, e.Own
 	}
 	for _, n := range cfg.Nodes {
 		s.addNode(n, port, loops, states)
@@ -142,6 +149,24 @@ func (s *snapshot) notFound(v Verdict) Verdict {
 		return DropNoConfiguration
 	}
 	return v
+}
+
+// peerEnd returns the peer's address inside the tunnel in which own is ours; ok is false where
+// own is no such address.
+func (s *snapshot) peerEnd(own netip.Addr) (peer netip.Addr, ok bool) {
+	if own == s.cfg.TunnelAddr {
+		return s.cfg.PeerTunnelAddr, true
+	}
+	if len(s.cfg.Further) > 0 {
+		peer, ok = s.ends[own]
+	}
+	return peer, ok
+}
+
+// isPeerEnd tells whether a is the peer's address inside a tunnel.
+func (s *snapshot) isPeerEnd(a netip.Addr) bool {
+	_, ok := s.peerEnds[a]
+	return ok
 }
 
 // internal returns the gateway's address towards the nodes, or the zero Addr.

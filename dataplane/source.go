@@ -53,7 +53,7 @@ func (s *snapshot) ingressSource(p *packet.Packet) bool {
 	}
 	// A gateway that forwards in a kernel sends its ICMP errors from its
 	// tunnel address, for which no node here has a route: give it one.
-	if p.Src() != s.cfg.PeerTunnelAddr || !p.IsICMPError() {
+	if !s.isPeerEnd(p.Src()) || !p.IsICMPError() {
 		return false
 	}
 	stand, ok := s.table.Outside(s.peerUnknown[family(p.Version == 6)])

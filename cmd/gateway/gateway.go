@@ -40,7 +40,7 @@ type gateway struct {
 	latency   *prometheus.HistogramVec
 	// nodeSockets is the number of sockets towards the nodes, all of whose readers send to the peer.
 	nodeSockets int
-	toPeer      atomic.Pointer[underlay.Conn] // the socket opened last
+	toPeer      peerSockets
 	running     atomic.Bool
 	servers     []daemon.Server
 }
@@ -181,7 +181,7 @@ func (g *gateway) openDataPlane() error {
 	return err
 }
 
-// listenTunnel opens the socket towards the peer.
+// listenTunnel opens a socket towards the peer.
 func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 	o := g.options
 	c, err := underlay.Listen(underlay.Config{Addr: netip.AddrPortFrom(o.bind, port), GSO: o.udpGSO, GRO: o.udpGRO, Writers: g.nodeSockets})
@@ -190,8 +190,7 @@ func (g *gateway) listenTunnel(port uint16) (tunnel.Socket, error) {
 			Cause: daemon.SocketError("UDP", netip.AddrPortFrom(o.bind, port), "WireGuard", "spec.endpoint.port of the GatewayServer, or --bind-address", err),
 		}
 	}
-	g.toPeer.Store(c)
-	return c, nil
+	return g.toPeer.add(c), nil
 }
 
 // openServices prepares the exchange of Services. It opens nothing before it runs.
@@ -324,8 +323,8 @@ func (g *gateway) handOver(ctx context.Context) {
 // report gathers what is shown.
 func (g *gateway) report() report {
 	s := g.forwarder.Status()
-	if c := g.toPeer.Load(); c != nil {
-		s.Sockets["wireguard"] = dataplane.SocketStatus{LocalAddr: c.LocalAddr(), Sockets: 1, Stats: c.Stats()}
+	if c, ok := g.toPeer.status(s.Tunnel.ListenPort); ok {
+		s.Sockets["wireguard"] = c
 	}
 	r := report{
 		Version: daemon.Version(version), Time: time.Now(), Started: g.started, Manifests: g.options.manifests,

@@ -21,11 +21,11 @@ const driver = "wireguard"
 var peerFamilies = []daemon.Metric[report]{
 	daemon.Counter("liqo_peer_receive_bytes_total", "Bytes received from the peer, WireGuard messages as a whole.",
 		func(r report, emit daemon.Emit) {
-			emit(float64(r.DataPlane.Tunnel.RxBytes), driver, r.Sync.Gateway.ClusterID)
+			emit(float64(r.DataPlane.Tunnel.Total().RxBytes), driver, r.Sync.Gateway.ClusterID)
 		}, "driver", "cluster_id"),
 	daemon.Counter("liqo_peer_transmit_bytes_total", "Bytes sent to the peer, WireGuard messages as a whole.",
 		func(r report, emit daemon.Emit) {
-			emit(float64(r.DataPlane.Tunnel.TxBytes), driver, r.Sync.Gateway.ClusterID)
+			emit(float64(r.DataPlane.Tunnel.Total().TxBytes), driver, r.Sync.Gateway.ClusterID)
 		}, "driver", "cluster_id"),
 	daemon.Gauge("liqo_peer_latency_us", "Last round trip of the health ping, in microseconds; 0 when there is none.",
 		func(r report, emit daemon.Emit) {
@@ -65,7 +65,7 @@ var ownFamilies = []daemon.Metric[report]{
 			}
 		}),
 	daemon.Gauge("sluice_waiting_packets", "Packets that wait for a WireGuard session, up to 64.",
-		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Tunnel.Waiting)) }),
+		func(r report, emit daemon.Emit) { emit(float64(r.DataPlane.Tunnel.Total().Waiting)) }),
 	daemon.Gauge("sluice_services", "Services that the peer may use (exported) and has told (imported); absent without --services.",
 		eachWay(func(s *services.Status) (int, int) { return s.Exported, len(s.Imported) }), "direction"),
 	daemon.Gauge("sluice_service_endpoints", "Endpoints of these Services.",
@@ -217,7 +217,7 @@ func emitDrops(r report, emit daemon.Emit) {
 			emit(float64(d.Verdicts[v.String()]), d.name, v.String())
 		}
 	}
-	for _, d := range tunnelDrops(r.DataPlane.Tunnel) {
+	for _, d := range tunnelDrops(r.DataPlane.Tunnel.Total()) {
 		emit(float64(d.count), d.direction, d.reason)
 	}
 }

@@ -17,13 +17,8 @@ func (p path) PingPeer(ctx context.Context, size int) (time.Duration, error) {
 // SetPathMTU implements control.Path.
 func (p path) SetPathMTU(size int) error { return p.forwarder.SetPathMTU(size) }
 
-// SetDontFragment implements control.Path, for the socket that is there now.
-func (p path) SetDontFragment(on bool) error {
-	if c := p.toPeer.Load(); c != nil {
-		return c.SetDontFragment(on)
-	}
-	return nil
-}
+// SetDontFragment implements control.Path, for all sockets.
+func (p path) SetDontFragment(on bool) error { return p.toPeer.setDontFragment(on) }
 
 // Route implements control.Path.
 func (p path) Route(endpoint netip.AddrPort) int { return pathOf(endpoint).Inner }

@@ -100,6 +100,23 @@ func standByReport() report {
 	return r
 }
 
+// tunnelsReport is that of a client with three tunnels, of which one carries packets.
+func tunnelsReport() report {
+	r := idleReport()
+	r.Sync.Peer = control.Peer{Value: "Connected", Latency: 12 * time.Millisecond, LatencyText: "12ms", LeftOut: "1 of 3 tunnels carry packets; gw.example.com:51841: no answer"}
+	at := netip.MustParseAddrPort("203.0.113.7:51840")
+	of := func(i uint16, t tunnel.Stats) tunnel.Stats {
+		t.Peer, t.ListenPort, t.Endpoint = tunnel.PublicKey{1, 2, 3}, 40000+i, netip.AddrPortFrom(at.Addr(), at.Port()+i)
+		return t
+	}
+	r.DataPlane.Tunnel = of(0, tunnel.Stats{LastHandshake: r.Time.Add(-time.Minute), RxBytes: 1 << 20, RxPackets: 800, TxBytes: 2 << 20, TxPackets: 1600})
+	r.DataPlane.Tunnel.Further = []tunnel.Stats{
+		of(1, tunnel.Stats{LeftOut: true, TxBytes: 148, TxPackets: 1, Waiting: 1}),
+		of(2, tunnel.Stats{LeftOut: true, Problem: "listen on UDP port 40002: address already in use"}),
+	}
+	return r
+}
+
 // idleReport is that of a gateway that has just started.
 func idleReport() report {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)

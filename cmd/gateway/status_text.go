@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/gateway/control"
 	"github.com/sluice-net/sluice/gateway/services"
+	"github.com/sluice-net/sluice/tunnel"
 )
 
 // shownRoutes is how many routes text output shows without -a.
@@ -174,10 +175,33 @@ func (w statusWriter) peer(r report) {
 	if several := r.Sync.Peer.Several; several != "" {
 		w.Row("SEVERAL PEERS", several)
 	}
-	w.Row("Received", daemon.Size(t.RxBytes)+", "+daemon.Count(t.RxPackets, "packet"))
-	w.Row("Sent", daemon.Size(t.TxBytes)+", "+daemon.Count(t.TxPackets, "packet"))
-	w.Row("Waiting", daemon.Count(uint64(t.Waiting), "packet")+" for a session")
+	if out := r.Sync.Peer.LeftOut; out != "" {
+		w.Row("TUNNELS LEFT OUT", out)
+	}
+	total := t.Total()
+	w.Row("Received", daemon.Size(total.RxBytes)+", "+daemon.Count(total.RxPackets, "packet"))
+	w.Row("Sent", daemon.Size(total.TxBytes)+", "+daemon.Count(total.TxPackets, "packet"))
+	w.Row("Waiting", daemon.Count(uint64(total.Waiting), "packet")+" for a session")
 	w.Row("Own addresses", join(append(slices.Clone(s.Internal), s.TunnelAddr)))
+	if len(t.Further) > 0 {
+		w.tunnels(append([]tunnel.Stats{t}, t.Further...))
+	}
+}
+
+// tunnels shows each of several tunnels.
+func (w statusWriter) tunnels(tunnels []tunnel.Stats) {
+	w.Title("TUNNEL", "PORT", "ENDPOINT", "HANDSHAKE", "RECEIVED", "PACKETS", "SENT", "PACKETS", "STATE")
+	for i, t := range tunnels {
+		state := "carries packets"
+		switch {
+		case t.Problem != "":
+			state = "left out: " + t.Problem
+		case t.LeftOut:
+			state = "left out"
+		}
+		w.Row(i+1, t.ListenPort, addrPort(t.Endpoint), w.Ago(t.LastHandshake),
+			daemon.Size(t.RxBytes), t.RxPackets, daemon.Size(t.TxBytes), t.TxPackets, state)
+	}
 }
 
 // endpointText is the peer's address in use, with what a client was configured

@@ -18,6 +18,7 @@ func TestWriteStatus(t *testing.T) {
 		{"status-busy-all.txt", busyReport(), true},
 		{"status-idle.txt", idleReport(), false},
 		{"status-standby.txt", standByReport(), false},
+		{"status-tunnels.txt", tunnelsReport(), false},
 	} {
 		var out bytes.Buffer
 		if err := writeStatus(&out, tt.report, tt.all); err != nil {

@@ -31,14 +31,19 @@ const (
 // stack's own MTU is refused with syscall.EMSGSIZE and one that exceeds the
 // path's is answered by a router. Without, the stack fragments what it must.
 func (s *Stack) Ping(ctx context.Context, dst netip.Addr, size int, dontFragment bool) (time.Duration, error) {
-	rtt, err := s.ping(ctx, dst.Unmap(), size, dontFragment)
+	return s.PingFrom(ctx, netip.Addr{}, dst, size, dontFragment)
+}
+
+// PingFrom is Ping from one of the stack's addresses; the zero Addr is any.
+func (s *Stack) PingFrom(ctx context.Context, src, dst netip.Addr, size int, dontFragment bool) (time.Duration, error) {
+	rtt, err := s.ping(ctx, src, dst.Unmap(), size, dontFragment)
 	if err != nil {
 		return 0, fmt.Errorf("ping %v: %w", dst, err)
 	}
 	return rtt, nil
 }
 
-func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment bool) (time.Duration, error) {
+func (s *Stack) ping(ctx context.Context, src, dst netip.Addr, size int, dontFragment bool) (time.Duration, error) {
 	headers := header.IPv4MinimumSize + header.ICMPv4MinimumSize
 	if dst.Is6() {
 		headers = header.IPv6MinimumSize + header.ICMPv6EchoMinimumSize
@@ -47,7 +52,7 @@ func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment
 		return 0, syscall.EMSGSIZE
 	}
 	request := echoRequest(dst, size)
-	return s.echo(ctx, dst, dontFragment, request, func(ep tcpip.Endpoint, _ tcpip.FullAddress) error {
+	return s.echo(ctx, src, dst, dontFragment, request, func(ep tcpip.Endpoint, _ tcpip.FullAddress) error {
 		if _, err := ep.Write(bytes.NewReader(request), tcpip.WriteOptions{}); err != nil {
 			return toError(err)
 		}
@@ -55,18 +60,18 @@ func (s *Stack) ping(ctx context.Context, dst netip.Addr, size int, dontFragment
 	})
 }
 
-// PingWhole is Ping for a packet of exactly size bytes, headers included, that
+// PingWhole is PingFrom for a packet of exactly size bytes, headers included, that
 // leaves in one piece even where it exceeds the stack's own MTU; its answer comes
 // back in pieces then. It finds out what a path carries that nobody has been
 // asked to use. IPv4 only.
-func (s *Stack) PingWhole(ctx context.Context, dst netip.Addr, size int) (time.Duration, error) {
+func (s *Stack) PingWhole(ctx context.Context, src, dst netip.Addr, size int) (time.Duration, error) {
 	dst = dst.Unmap()
 	const headers = header.IPv4MinimumSize + header.ICMPv4MinimumSize
 	if !dst.Is4() || size < headers || size > maxMTU {
 		return 0, fmt.Errorf("ping %v: %w", dst, syscall.EMSGSIZE)
 	}
 	request := echoRequest(dst, size-headers)
-	rtt, err := s.echo(ctx, dst, false, request, func(_ tcpip.Endpoint, local tcpip.FullAddress) error {
+	rtt, err := s.echo(ctx, src, dst, false, request, func(_ tcpip.Endpoint, local tcpip.FullAddress) error {
 		if !s.SendPacket(wholeEcho(local, dst, request)) {
 			return syscall.ENOBUFS
 		}
@@ -95,9 +100,9 @@ func wholeEcho(local tcpip.FullAddress, dst netip.Addr, message []byte) []byte {
 	return b
 }
 
-// echo opens an ICMP endpoint, has send send the echo message request to dst, and
+// echo opens an ICMP endpoint, has send send the echo message request from src to dst, and
 // waits for the reply.
-func (s *Stack) echo(ctx context.Context, dst netip.Addr, dontFragment bool, request []byte, send func(tcpip.Endpoint, tcpip.FullAddress) error) (time.Duration, error) {
+func (s *Stack) echo(ctx context.Context, src, dst netip.Addr, dontFragment bool, request []byte, send func(tcpip.Endpoint, tcpip.FullAddress) error) (time.Duration, error) {
 	transport := icmp.ProtocolNumber4
 	if dst.Is6() {
 		transport = icmp.ProtocolNumber6
@@ -105,7 +110,7 @@ func (s *Stack) echo(ctx context.Context, dst netip.Addr, dontFragment bool, req
 	var wq waiter.Queue
 	entry, readable := waiter.NewChannelEntry(waiter.ReadableEvents)
 	wq.EventRegister(&entry)
-	ep, local, err := s.pingSocket(transport, netip.AddrPortFrom(dst, 0), &wq, dontFragment)
+	ep, local, err := s.pingSocket(transport, src, netip.AddrPortFrom(dst, 0), &wq, dontFragment)
 	if err != nil {
 		return 0, err
 	}
@@ -152,9 +157,9 @@ func (s *Stack) echo(ctx context.Context, dst netip.Addr, dontFragment bool, req
 	}
 }
 
-// pingSocket returns an ICMP endpoint that talks to dst, and its address: the
+// pingSocket returns an ICMP endpoint that talks from src to dst, and its address: the
 // port is the echo identifier that the stack chose.
-func (s *Stack) pingSocket(t tcpip.TransportProtocolNumber, dst netip.AddrPort, wq *waiter.Queue, dontFragment bool) (tcpip.Endpoint, tcpip.FullAddress, error) {
+func (s *Stack) pingSocket(t tcpip.TransportProtocolNumber, src netip.Addr, dst netip.AddrPort, wq *waiter.Queue, dontFragment bool) (tcpip.Endpoint, tcpip.FullAddress, error) {
 	ep, err := s.stack.NewEndpoint(t, networkProtocol(dst.Addr()), wq)
 	if err != nil {
 		return nil, tcpip.FullAddress{}, toError(err)
@@ -164,7 +169,13 @@ func (s *Stack) pingSocket(t tcpip.TransportProtocolNumber, dst netip.AddrPort, 
 		strategy = tcpip.PMTUDiscoveryProbe
 	}
 	var local tcpip.FullAddress
-	if err = ep.SetSockOptInt(tcpip.MTUDiscoverOption, int(strategy)); err == nil {
+	if src.IsValid() {
+		err = ep.Bind(fullAddress(netip.AddrPortFrom(src, 0)))
+	}
+	if err == nil {
+		err = ep.SetSockOptInt(tcpip.MTUDiscoverOption, int(strategy))
+	}
+	if err == nil {
 		if err = ep.Connect(fullAddress(dst)); err == nil {
 			local, err = ep.GetLocalAddress()
 		}

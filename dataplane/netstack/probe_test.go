@@ -99,7 +99,7 @@ func TestPingWhole(t *testing.T) {
 					cancel()
 				}()
 			}
-			rtt, err := a.PingWhole(ctx, tt.dst, tt.size)
+			rtt, err := a.PingWhole(ctx, netip.Addr{}, tt.dst, tt.size)
 			if !errors.Is(err, tt.want) || err == nil && rtt <= 0 {
 				t.Errorf("%v, %v; want error %v", rtt, err, tt.want)
 			}

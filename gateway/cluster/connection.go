@@ -210,6 +210,11 @@ func statusOf(report control.Report, live *networkingv1beta1.Connection) network
 	} else {
 		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionPeerUnique))
 	}
+	if peer := report.Peer; peer.LeftOut != "" {
+		set(networkingv1beta1.ConditionAllTunnelsCarry, false, "", networkingv1beta1.ReasonTunnelsLeftOut, peer.LeftOut)
+	} else {
+		meta.RemoveStatusCondition(&want.Conditions, string(networkingv1beta1.ConditionAllTunnelsCarry))
+	}
 	return want
 }
 

@@ -15,14 +15,20 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/tunnel"
 )
 
 // The two ends of every tunnel, known to both sides without an exchange.
-var (
-	serverTunnelAddr = netip.MustParseAddr("169.254.18.1")
-	clientTunnelAddr = netip.MustParseAddr("169.254.18.2")
-	tunnelPrefix     = netip.MustParsePrefix("169.254.18.0/30")
-)
+// Each tunnel has a subnet of four addresses, one after the other, as in Liqo.
+var tunnelPrefix = netip.MustParsePrefix("169.254.18.0/24")
+
+// tunnelEnds returns the addresses of the server and of the client inside the tunnel of a place.
+func tunnelEnds(place int) (server, client netip.Addr) {
+	a := tunnelPrefix.Addr().As4()
+	a[3] = byte(4*place + 1)
+	server = netip.AddrFrom4(a)
+	return server, server.Next()
+}
 
 // Gateway says which gateway the objects describe.
 type Gateway struct {
@@ -196,11 +202,19 @@ func (b *builder) server(s manifests.Sourced[networkingv1beta1.GatewayServer]) {
 	b.desired.Gateway.Type = networkingv1beta1.ConnectionServer
 	b.secretName = spec.SecretRef.Name
 	c := &b.desired.DataPlane
-	c.TunnelAddr, c.PeerTunnelAddr = serverTunnelAddr, clientTunnelAddr
 	c.MTU = spec.MTU
-	c.Tunnel.ListenPort = b.port(spec.Endpoint.Port, spec.Endpoint.Ports)
-	if p := b.objects.NodePort; p != 0 && p == c.Tunnel.ListenPort {
-		b.fail(b.gatewayRef, endpointPath.Child("port"), "UDP port %d is asked for twice: by --geneve-port and by the endpoint of the GatewayServer", p)
+	ports := b.ports(spec.Endpoint.Port, spec.Endpoint.Ports)
+	for i, port := range ports {
+		if port.number == b.objects.NodePort && port.number != 0 {
+			b.fail(b.gatewayRef, port.path, "UDP port %d is asked for twice: by --geneve-port and by the endpoint of the GatewayServer", port.number)
+		}
+		server, client := tunnelEnds(i)
+		if i == 0 {
+			c.TunnelAddr, c.PeerTunnelAddr, c.Tunnel.ListenPort = server, client, port.number
+			continue
+		}
+		c.Further = append(c.Further, dataplane.TunnelEnds{Own: server, Peer: client})
+		c.Tunnel.Further = append(c.Tunnel.Further, tunnel.Further{ListenPort: port.number})
 	}
 	b.oneOf(endpointPath.Child("serviceType"), string(spec.Endpoint.ServiceType), "ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
 }
@@ -211,9 +225,8 @@ func (b *builder) client(s manifests.Sourced[networkingv1beta1.GatewayClient]) {
 	b.desired.Gateway.Type = networkingv1beta1.ConnectionClient
 	b.secretName = spec.SecretRef.Name
 	c := &b.desired.DataPlane
-	c.TunnelAddr, c.PeerTunnelAddr = clientTunnelAddr, serverTunnelAddr
 	c.MTU = spec.MTU
-	port := b.port(spec.Endpoint.Port, spec.Endpoint.Ports)
+	ports := b.ports(spec.Endpoint.Port, spec.Endpoint.Ports)
 	if b.oneOf(endpointPath.Child("protocol"), string(spec.Endpoint.Protocol), "TCP", "UDP"); spec.Endpoint.Protocol == "TCP" {
 		b.fail(b.gatewayRef, endpointPath.Child("protocol"), "is TCP: WireGuard runs over UDP")
 	}
@@ -228,7 +241,16 @@ func (b *builder) client(s manifests.Sourced[networkingv1beta1.GatewayClient]) {
 		if why := badHost(addresses[0]); why != "" {
 			b.fail(b.gatewayRef, path.Index(0), "%q %s", addresses[0], why)
 		}
-		c.Tunnel.Endpoint = net.JoinHostPort(addresses[0], strconv.Itoa(int(port)))
+		for i, port := range ports {
+			server, client := tunnelEnds(i)
+			endpoint := net.JoinHostPort(addresses[0], strconv.Itoa(int(port.number)))
+			if i == 0 {
+				c.TunnelAddr, c.PeerTunnelAddr, c.Tunnel.Endpoint = client, server, endpoint
+				continue
+			}
+			c.Further = append(c.Further, dataplane.TunnelEnds{Own: client, Peer: server})
+			c.Tunnel.Further = append(c.Tunnel.Further, tunnel.Further{Endpoint: endpoint})
+		}
 	}
 }
 
@@ -258,34 +280,49 @@ func badHost(host string) string {
 	return ""
 }
 
-// port takes the single port, or the first of several: this gateway has one tunnel.
-func (b *builder) port(port int32, several []int32) uint16 {
+// endpointPort is a port of an endpoint, and where it is written.
+type endpointPort struct {
+	number uint16
+	path   *field.Path
+}
+
+// ports takes the single port, or several: each is a tunnel. There is one at least; one that is
+// wrong is zero.
+func (b *builder) ports(port int32, several []int32) (ports []endpointPort) {
 	path := endpointPath.Child("port")
-	defer func() { b.desired.Endpoint = b.gatewayRef.Problem(path, "") }()
+	defer func() { b.desired.Endpoint = b.gatewayRef.Problem(ports[0].path, "") }()
+	wrong := []endpointPort{{path: path}}
 	switch {
 	case port != 0 && len(several) > 0:
 		b.fail(b.gatewayRef, path, "port and ports exclude each other")
-		return 0
-	case port != 0:
-	case len(several) > 0:
-		path, port = endpointPath.Child("ports").Index(0), several[0]
-		for i, p := range several {
-			if first := slices.Index(several, p); first < i {
-				b.fail(b.gatewayRef, endpointPath.Child("ports").Index(i), "%d stands there twice", p)
-			}
-		}
-		if len(several) > 1 {
-			b.warn(b.gatewayRef, endpointPath.Child("ports"), "only the first of %d ports is used", len(several))
-		}
-	default:
+		return wrong
+	case port == 0 && len(several) == 0:
 		b.fail(b.gatewayRef, path, "is required")
-		return 0
+		return wrong
+	case len(several) > tunnel.MaxTunnels:
+		b.fail(b.gatewayRef, endpointPath.Child("ports"), "has %d ports, the most are %d", len(several), tunnel.MaxTunnels)
+		return wrong
+	case port != 0:
+		several = []int32{port}
+	default:
+		path = endpointPath.Child("ports")
 	}
-	if port < 1 || port > 65535 {
-		b.fail(b.gatewayRef, path, "%d is not a UDP port: 1 to 65535", port)
-		return 0
+	for i, p := range several {
+		at := path
+		if port == 0 {
+			at = path.Index(i)
+		}
+		number := uint16(p)
+		if p < 1 || p > 65535 {
+			b.fail(b.gatewayRef, at, "%d is not a UDP port: 1 to 65535", p)
+			number = 0
+		}
+		if slices.Index(several, p) < i {
+			b.fail(b.gatewayRef, at, "%d stands there twice", p)
+		}
+		ports = append(ports, endpointPort{number, at})
 	}
-	return uint16(port)
+	return ports
 }
 
 // sameNamespace checks that a key is the gateway's: another namespace is another
@@ -347,8 +384,15 @@ func (b *builder) mtu() {
 // tunnel. WireGuard drops everything else.
 func (b *builder) reach() {
 	c := &b.desired.DataPlane
+	var remote []netip.Prefix
 	for _, m := range c.Remote {
-		c.Tunnel.AllowedIPs = append(c.Tunnel.AllowedIPs, m.Outside)
+		remote = append(remote, m.Outside)
 	}
-	c.Tunnel.AllowedIPs = append(c.Tunnel.AllowedIPs, netip.PrefixFrom(c.PeerTunnelAddr, c.PeerTunnelAddr.BitLen()))
+	with := func(peer netip.Addr) []netip.Prefix {
+		return append(slices.Clip(remote), netip.PrefixFrom(peer, peer.BitLen()))
+	}
+	c.Tunnel.AllowedIPs = with(c.PeerTunnelAddr)
+	for i := range c.Tunnel.Further {
+		c.Tunnel.Further[i].AllowedIPs = with(c.Further[i].Peer)
+	}
 }

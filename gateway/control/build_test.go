@@ -263,7 +263,7 @@ network.yaml:11: Configuration tenant/milan: spec.local.cidr.pod: is required ou
 		{"internal address in a pod CIDR", []string{"nodes.yml: ip: 10.80.0.1 => ip: 10.61.0.1"},
 			"nodes.yml:18: InternalFabric tenant/milan: spec.interface.gateway.ip: 10.61.0.1 lies in the remote pod CIDR 10.61.0.0/16"},
 		{"internal address in the tunnel", []string{"nodes.yml: ip: 10.80.0.1 => ip: 169.254.18.1"},
-			"nodes.yml:18: InternalFabric tenant/milan: spec.interface.gateway.ip: 169.254.18.1 belongs to the tunnel (169.254.18.0/30)"},
+			"nodes.yml:18: InternalFabric tenant/milan: spec.interface.gateway.ip: 169.254.18.1 belongs to the tunnel (169.254.18.0/24)"},
 		{"two InternalFabrics", []string{another("InternalFabric", "spec: {gatewayIP: 10.0.0.1, interface: {gateway: {ip: 10.80.0.8}, node: {name: x}}}\n")},
 			"other.yaml:1: InternalFabric tenant/other: is a second InternalFabric (nodes.yml:6: InternalFabric tenant/milan: the other one): a gateway has one"},
 		{"address of two nodes", []string{another("InternalNode", strings.Replace(node3, "%IP%", "10.80.0.2", 1))},
@@ -380,7 +380,7 @@ func TestBuildClient(t *testing.T) {
 			if c.Tunnel.Endpoint != tt.want || c.Tunnel.ListenPort != 0 {
 				t.Errorf("endpoint %q, listen port %d, want %q and none", c.Tunnel.Endpoint, c.Tunnel.ListenPort, tt.want)
 			}
-			if c.TunnelAddr != clientTunnelAddr || c.PeerTunnelAddr != serverTunnelAddr {
+			if c.TunnelAddr != netip.MustParseAddr("169.254.18.2") || c.PeerTunnelAddr != netip.MustParseAddr("169.254.18.1") {
 				t.Errorf("tunnel %s to %s", c.TunnelAddr, c.PeerTunnelAddr)
 			}
 			if d.Gateway.Type != networkingv1beta1.ConnectionClient {

@@ -1,45 +1,26 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"sync"
 	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/health"
 	"github.com/sluice-net/sluice/dataplane/plpmtu"
 )
 
-// target is what the health ping depends on; another one needs another prober.
-type target struct {
-	clusterID   string
-	local, peer netip.Addr
-	mtu         int
-}
-
-func (t target) config(p Ping) health.Config {
-	return health.Config{
-		ClusterID: t.clusterID, Peer: netip.AddrPortFrom(t.peer, health.Port), MTU: t.mtu,
-		Interval: p.Interval, Threshold: p.LossThreshold, UpdateInterval: p.UpdateInterval,
-	}
-}
-
-// probe runs the health ping of the peering in force and keeps the Connection.
+// probe runs the health pings of the peering in force and keeps the Connection.
 // It belongs to the goroutine in Run.
 type probe struct {
-	runner *Runner
-	ctx    context.Context
-	target target
-	prober *health.Prober // nil: none could be started
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	runner  *Runner
+	ctx     context.Context
+	pingers []*pinger // of each tunnel, the first one first
+	usable  []bool    // what the data plane was told last
 
 	observed      time.Time // timestamp of the last latency that was passed on
-	lastAnswer    time.Time // when the peer last answered, or the ping started
 	lastHandshake time.Time // when a handshake was last requested
 	failed        string    // the last error that was logged; empty: all is well
 	turns         turns     // of the peer's handshakes
@@ -47,7 +28,7 @@ type probe struct {
 }
 
 func (r *Runner) newProbe(ctx context.Context) *probe {
-	return &probe{runner: r, ctx: ctx, cancel: func() {}}
+	return &probe{runner: r, ctx: ctx}
 }
 
 // step does what is due: twice a second, and after a change of the objects or of
@@ -65,53 +46,33 @@ func (p *probe) step(d Desired, now time.Time) {
 	p.note(errors.Join(p.follow(d), p.report(d, unconfirmed, now)))
 }
 
-// follow starts the ping, and starts it anew when the peering has changed.
-func (p *probe) follow(d Desired) error {
+// follow has the ping of each tunnel run.
+func (p *probe) follow(d Desired) (err error) {
 	c := &d.DataPlane
 	if !c.TunnelAddr.IsValid() {
 		return nil // nothing is in force yet
 	}
-	t := target{d.Gateway.ClusterID, c.TunnelAddr, c.PeerTunnelAddr, c.MTU}
-	switch {
-	case p.prober != nil && t == p.target:
-		return nil
-	case p.prober != nil && t.local == p.target.local:
-		// On the same address the ping goes on, and the Connection with it.
-		p.target = t
-		return p.prober.Apply(t.config(p.runner.options.Ping))
+	all := append([]dataplane.TunnelEnds{{Own: c.TunnelAddr, Peer: c.PeerTunnelAddr}}, c.Further...)
+	for i := len(p.pingers); i > len(all); i-- {
+		p.pingers[i-1].stop()
+		p.pingers = p.pingers[:i-1]
 	}
-	p.stop()
-	if err := p.start(t); err != nil {
-		return fmt.Errorf("start the health ping: %w", err)
-	}
-	return nil
-}
-
-func (p *probe) start(t target) error {
-	prober, err := health.New(t.config(p.runner.options.Ping), health.Options{Logger: p.runner.log})
-	if err != nil {
-		return err
-	}
-	conn, err := p.runner.forwarder.ListenUDP(netip.AddrPortFrom(t.local, health.Port))
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(p.ctx)
-	p.target, p.prober, p.cancel, p.lastAnswer = t, prober, cancel, time.Now()
-	p.wg.Go(func() {
-		defer conn.Close()
-		if err := prober.Run(ctx, conn); err != nil && ctx.Err() == nil {
-			p.runner.log.Error("health ping ended", "error", err)
+	for i, ends := range all {
+		if i == len(p.pingers) {
+			p.pingers = append(p.pingers, &pinger{runner: p.runner})
 		}
-	})
-	return nil
+		err = errors.Join(err, p.pingers[i].follow(p.ctx, target{d.Gateway.ClusterID, ends.Own, ends.Peer, c.MTU}))
+	}
+	return err
 }
 
-// stop ends the ping and waits for it.
+// stop ends the pings and waits for it.
 func (p *probe) stop() {
-	p.cancel()
-	p.wg.Wait()
-	p.prober = nil
+	for _, ping := range p.pingers {
+		ping.stop()
+	}
+	p.pingers = nil
+	p.use(nil)
 }
 
 // end stops the ping and says so: a Connection that a gateway left as Connected
@@ -127,26 +88,27 @@ func (p *probe) end() {
 // report brings state and Connection up to date.
 func (p *probe) report(d Desired, unconfirmed bool, now time.Time) error {
 	peer := Peer{Value: networkingv1beta1.Connecting, LatencyText: health.FormatLatency(0)}
-	if p.prober != nil {
-		s := p.prober.Status()
-		peer = peerOf(s, p.target.mtu)
+	if len(p.pingers) > 0 && p.pingers[0].prober != nil {
+		first, pings := p.pingers[0], p.look(now)
+		usable, speaker := judgePings(pings)
+		p.use(usable)
+		s := pings[speaker].status
+		peer = peerOf(s, first.target.mtu)
 		tunnel := p.runner.forwarder.Tunnel()
 		if p.runner.options.Path != nil {
 			if peer.MTUMismatch != "" { // what the peer takes is kept to
 				peer.MTU, peer.MTUMismatch = 0, ""
 			}
 			p.runner.path.set(plpmtu.Facts{
-				Alive: s.Value == health.Connected, Endpoint: tunnel.Endpoint, Own: p.target.mtu, Peer: s.PeerMTU,
+				Alive: s.Value == health.Connected, Endpoint: tunnel.Endpoint, Own: first.target.mtu, Peer: s.PeerMTU,
 			})
 		}
 		if peer.Value == networkingv1beta1.ConnectionError {
 			peer.Silence = silenceOf(d, tunnel, now)
 		}
-		answered := s.Value == health.Connected && s.Timestamp.After(p.lastAnswer)
-		if answered {
-			p.lastAnswer = s.Timestamp
-		}
-		peer.Lost = lost(now.Sub(p.lastAnswer), cmp.Or(p.runner.options.Ping.Interval, health.DefaultInterval))
+		answered := pings[0].answered
+		peer.Lost = pings[0].lost
+		peer.LeftOut = leftOutText(d.DataPlane.Tunnel, tunnel, pings)
 		peer.Several = severalText(p.turns.observe(tunnel, now))
 		if p.turns.observeReplaced(tunnel, now) && peer.Several == "" {
 			peer.Several = replacedText
@@ -155,11 +117,11 @@ func (p *probe) report(d Desired, unconfirmed bool, now time.Time) error {
 		// What is lost may be lost to another gateway. The tunnel knows in a moment, and keeps
 		// back what it is asked for then.
 		if !unconfirmed || tunnel.Unconfirmed {
-			p.renewSession(answered, peer.Lost, now)
+			p.renewSession(answered, now)
 		}
 		if f := p.runner.options.OnLatency; f != nil && s.Latency > 0 && s.Timestamp.After(p.observed) {
 			p.observed = s.Timestamp
-			f(p.target.clusterID, s.Latency)
+			f(first.target.clusterID, s.Latency)
 		}
 	}
 	return p.write(peer, now)
@@ -179,7 +141,9 @@ func lost(silence, interval time.Duration) int { return int(max(0, silence-inter
 
 // renewSession asks for a new session when the peer has not answered for a while.
 // WireGuard would wait for 15 seconds.
-func (p *probe) renewSession(answered bool, lost int, now time.Time) {
+func (p *probe) renewSession(answered bool, now time.Time) {
+	first := p.pingers[0]
+	lost := lost(now.Sub(first.lastAnswer), first.interval())
 	if answered && !p.runner.handshaken {
 		// A server may have been found by a handshake of the peer. By one of its own the
 		// peer knows that it came after the one before (see tunnel.Tunnel.ReleaseHandshake).
@@ -190,7 +154,7 @@ func (p *probe) renewSession(answered bool, lost int, now time.Time) {
 	}
 	p.lastHandshake = now
 	if p.runner.forwarder.Handshake() {
-		p.runner.log.Debug("peer does not answer, asked for a new session", "heard", now.Sub(p.lastAnswer).Round(time.Millisecond))
+		p.runner.log.Debug("peer does not answer, asked for a new session", "heard", now.Sub(first.lastAnswer).Round(time.Millisecond))
 	}
 }
 
@@ -245,6 +209,13 @@ func (r *Runner) record(peer Peer) Report {
 	defer r.mu.Unlock()
 	if peer.MTUMismatch != "" && peer.MTUMismatch != r.state.Peer.MTUMismatch {
 		r.log.Warn("MTU mismatch", "reason", peer.MTUMismatch)
+	}
+	if peer.LeftOut != r.state.Peer.LeftOut {
+		if peer.LeftOut != "" {
+			r.log.Warn("tunnels are left out", "reason", peer.LeftOut)
+		} else {
+			r.log.Info("all tunnels carry packets")
+		}
 	}
 	if peer.Several != "" && r.state.Peer.Several == "" {
 		r.log.Warn("several peers", "reason", peer.Several)

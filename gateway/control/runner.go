@@ -32,6 +32,8 @@ type Forwarder interface {
 	Unconfirmed(silence time.Duration)
 	// ReleaseHandshake lets a handshake begin that was kept back before a moment.
 	ReleaseHandshake(before time.Time)
+	// SetUsable says by which of several tunnels packets may go; nil: there is one.
+	SetUsable([]bool)
 	// Tunnel tells how the tunnel to the peer fares.
 	Tunnel() tunnel.Stats
 }

@@ -108,6 +108,7 @@ type fakeForwarder struct {
 	handshakes int
 	silence    time.Duration // of Unconfirmed
 	released   time.Time
+	usable     []bool // of SetUsable
 }
 
 func (f *fakeForwarder) Apply(c dataplane.Config) error {
@@ -140,6 +141,12 @@ func (f *fakeForwarder) ReleaseHandshake(before time.Time) {
 }
 
 func (f *fakeForwarder) Tunnel() tunnel.Stats { return tunnel.Stats{} }
+
+func (f *fakeForwarder) SetUsable(usable []bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.usable = usable
+}
 
 func (f *fakeForwarder) ListenUDP(a netip.AddrPort) (net.PacketConn, error) {
 	return f.hub.listen(a), nil

@@ -65,6 +65,8 @@ type Peer struct {
 	MTUMismatch string `json:"mtuMismatch,omitempty"`
 	// Several says that several gateways speak with the peer's key, and what to do.
 	Several string `json:"several,omitempty"`
+	// LeftOut says which of several tunnels carry no packets, and what to do.
+	LeftOut string `json:"leftOut,omitempty"`
 }
 
 // State returns a copy.

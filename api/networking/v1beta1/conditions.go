@@ -270,6 +270,15 @@ const (
 
 	// ReasonSeveralPeers means that they take the tunnel from each other. The message has their addresses.
 	ReasonSeveralPeers ConditionReason = "SeveralPeers"
+
+	// ConditionAllTunnelsCarry is there, and False, while packets go by some of several tunnels only.
+	//
+	// Possible reasons for it to be False:
+	//   - TunnelsLeftOut
+	ConditionAllTunnelsCarry ConditionType = "AllTunnelsCarry"
+
+	// ReasonTunnelsLeftOut means that the peer does not answer by some tunnels. The message names their ports.
+	ReasonTunnelsLeftOut ConditionReason = "TunnelsLeftOut"
 )
 
 // Conditions of an [InternalNode]. The node's agent writes them.
