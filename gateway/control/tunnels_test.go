@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/health"
 	"github.com/sluice-net/sluice/tunnel"
-
 )
 
 // asClient makes a client of the server among the files, with these ports.

@@ -155,13 +155,13 @@ ip link set wg0 up
 ip route add %[7]s dev wg0 src %[10]s
 %[11]s
 `, topo.B.WAN, topo.B.Keys.Private(), lab.TunnelMTU, lab.WireGuardPort, topo.A.Keys.Public(), topo.A.WAN,
-		lab.PodCIDR, topo.A.TunnelAddr(), topo.B.TunnelAddr(), pod, serveIperf(""))
+		lab.PodCIDR, topo.A.TunnelAddr(0), topo.B.TunnelAddr(0), pod, serveIperf(""))
 	gateway := topo.A.StartGateway(lab.Build(t, lab.GatewayPackage), lab.GatewayOptions{})
 	gateway.Ready(lab.Patience)
 
 	to := topo.A.Remote(netip.MustParseAddr(pod))
 	// The server has no endpoint until the peer speaks.
-	inGuest(t, g, "ping -c3 -i0.2 -W5 -I %s %s", topo.B.TunnelAddr(), topo.A.TunnelAddr())
+	inGuest(t, g, "ping -c3 -i0.2 -W5 -I %s %s", topo.B.TunnelAddr(0), topo.A.TunnelAddr(0))
 	t.Run("ping", func(t *testing.T) {
 		wantAnswers(t, a1.Pod, to, 3, "")
 		wantAnswers(t, a1.Pod, to, 2, "-M do -s 1312")

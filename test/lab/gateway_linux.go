@@ -258,6 +258,17 @@ func (s DataPlaneStatus) TunnelCounter(name string) uint64 {
 	return 0
 }
 
+// FurtherTunnels are those besides the first one, each as if it were the only one.
+func (s DataPlaneStatus) FurtherTunnels() (further []DataPlaneStatus) {
+	all, _ := s.Tunnel["further"].([]any)
+	for _, t := range all {
+		if fields, ok := t.(map[string]any); ok {
+			further = append(further, DataPlaneStatus{Tunnel: fields})
+		}
+	}
+	return further
+}
+
 // TunnelText is TunnelCounter for fields that are no numbers.
 func (s DataPlaneStatus) TunnelText(name string) string {
 	for key, value := range s.Tunnel {

@@ -30,6 +30,8 @@ type Manifests struct {
 	// Endpoint.
 	Port     int
 	Endpoint string
+	// FurtherPorts are those of further tunnels.
+	FurtherPorts []int
 	MTU      int
 
 	// Gateway is the gateway's address on the underlay, Internal the one inside

@@ -26,23 +26,26 @@ type Stock struct {
 	Interface string
 
 	cluster *Cluster
+	tunnel  int      // its place among those of the peering
+	further []*Stock // its further tunnels
 	health  net.PacketConn
 	undo    func() // removes what was plumbed
 }
 
-// TunnelAddr is the cluster's own address inside the tunnel: the server is A.
-func (c *Cluster) TunnelAddr() netip.Addr {
-	if c.Name == "a" {
-		return netip.MustParseAddr("169.254.18.1")
+// TunnelAddr is the cluster's own address inside a tunnel, of which the first is 0: the server is A.
+func (c *Cluster) TunnelAddr(tunnel int) netip.Addr {
+	host := 1
+	if c.Name != "a" {
+		host = 2
 	}
-	return netip.MustParseAddr("169.254.18.2")
+	return netip.AddrFrom4([4]byte{169, 254, 18, byte(4*tunnel + host)})
 }
 
 // StartStock builds the stock gateway in the cluster's gateway host. binary is
 // wireguard-go, as Build returns it.
 func (c *Cluster) StartStock(binary string) *Stock {
 	c.lab.t.Helper()
-	s := c.startWireGuard(binary)
+	s := c.startWireGuard(binary, 0)
 	s.plumb()
 	s.undo = s.unplumb
 	c.forgetGateway()
@@ -54,18 +57,41 @@ func (c *Cluster) StartStock(binary string) *Stock {
 // gateways route, nothing is translated or encapsulated towards the nodes.
 func (c *Cluster) StartWireGuard(binary string) *Stock {
 	c.lab.t.Helper()
-	s := c.startWireGuard(binary)
+	s := c.startWireGuard(binary, 0)
 	s.undo = c.route("dev " + s.Interface)
 	return s
 }
 
-// startWireGuard starts wireguard-go with its peer and sets its device up.
-func (c *Cluster) startWireGuard(binary string) *Stock {
+// AddTunnel adds a further tunnel, on the next port: another device with the same keys. The
+// kernel spreads the flows over all of them.
+func (s *Stock) AddTunnel(binary string) *Stock {
+	c, gw := s.cluster, s.cluster.Gateway
+	c.lab.t.Helper()
+	f := c.startWireGuard(binary, len(s.further)+1)
+	s.further = append(s.further, f)
+	gw.IP("rule add iif %s lookup 101", f.Interface)
+	gw.Sysctl("net.ipv4.fib_multipath_hash_policy", "1") // by ports, too
+	hops := "nexthop dev " + s.Interface
+	for _, f := range s.further {
+		hops += " nexthop dev " + f.Interface
+	}
+	gw.IP("route replace default table 100 %s", hops)
+	f.answerHealth()
+	return f
+}
+
+// startWireGuard starts wireguard-go with its peer and sets its device up, for the tunnel of a
+// place.
+func (c *Cluster) startWireGuard(binary string, tunnel int) *Stock {
 	t := c.lab.t
 	t.Helper()
 	// wireguard-go keeps its control socket under this name in /run, for all
 	// namespaces of the machine: it must be unique there.
-	s := &Stock{Interface: "sl" + strconv.Itoa(os.Getpid()) + c.Name, cluster: c}
+	s := &Stock{Interface: "sl" + strconv.Itoa(os.Getpid()) + c.Name, cluster: c, tunnel: tunnel}
+	if tunnel > 0 {
+		s.Interface += strconv.Itoa(tunnel)
+	}
+	port := WireGuardPort + tunnel
 	gw := c.Gateway
 	gw.Forward()
 	s.Process = gw.Start(Program{
@@ -78,9 +104,9 @@ func (c *Cluster) startWireGuard(binary string) *Stock {
 		_, err := s.UAPI("get=1\n")
 		return err
 	})
-	s.Configure(c.Peer.Keys.Public(), netip.AddrPortFrom(c.Peer.WAN, WireGuardPort), WireGuardPort)
+	s.Configure(c.Peer.Keys.Public(), netip.AddrPortFrom(c.Peer.WAN, uint16(port)), port)
 	gw.IP("link set %s mtu %d up", s.Interface, TunnelMTU)
-	gw.IP("addr add %s/30 dev %s", c.TunnelAddr(), s.Interface)
+	gw.IP("addr add %s/30 dev %s", c.TunnelAddr(tunnel), s.Interface)
 	return s
 }
 
@@ -147,7 +173,7 @@ func (s *Stock) plumb() {
 	gw.Nft(fmt.Sprintf(`
 table ip stock {
 	chain pre { type nat hook prerouting priority dstnat; iifname "vx-*" ip daddr %[1]s dnat ip prefix to ip daddr map { %[1]s : %[2]s }; }
-	chain tag { type filter hook prerouting priority mangle; iifname %[3]s meta mark set 1; }
+	chain tag { type filter hook prerouting priority mangle; iifname "%[3]s*" meta mark set 1; }
 	chain post { type nat hook postrouting priority srcnat; meta mark 1 ip saddr %[2]s snat ip prefix to ip saddr map { %[2]s : %[1]s }; }
 	chain clamp { type filter hook forward priority mangle; tcp flags syn tcp option maxseg size set %[4]d; }
 }`, c.RemotePod, PodCIDR, s.Interface, TunnelMTU-40))
@@ -174,7 +200,7 @@ func (s *Stock) answerHealth() {
 	t := s.cluster.lab.t
 	t.Helper()
 	err := s.cluster.Gateway.Do(func() (err error) {
-		s.health, err = net.ListenPacket("udp4", fmt.Sprintf("%s:%d", s.cluster.TunnelAddr(), healthPort))
+		s.health, err = net.ListenPacket("udp4", fmt.Sprintf("%s:%d", s.cluster.TunnelAddr(s.tunnel), healthPort))
 		return err
 	})
 	if err != nil {
@@ -204,6 +230,11 @@ func (s *Stock) answerHealth() {
 // can start in the same host.
 func (s *Stock) Stop() {
 	s.cluster.lab.t.Helper()
+	for _, f := range s.further {
+		s.cluster.Gateway.IP("rule del iif %s", f.Interface)
+		f.health.Close()
+		_, _ = f.Process.Stop(2 * time.Second)
+	}
 	if s.health != nil {
 		s.health.Close()
 	}
