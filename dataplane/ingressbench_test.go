@@ -117,42 +117,85 @@ func (u *countingUnderlay) WriteBatch(ds []underlay.Datagram) (int, error) {
 }
 
 // BenchmarkIngressLoops measures all of ingress, from sealed messages in memory to datagrams in
-// memory, with one loop and with two: run it with -cpu 2. One operation is one packet.
+// memory, with one loop, with two, and with one for each of two tunnels: run it with -cpu 2. One
+// operation is one packet.
 func BenchmarkIngressLoops(b *testing.B) {
 	for _, size := range []int{64, 1300} {
-		for _, loops := range []int{1, 2} {
-			b.Run(fmt.Sprintf("udp/%d/loops=%d", size, loops), func(b *testing.B) { benchmarkIngressLoops(b, loops, size) })
+		for _, c := range []struct{ loops, tunnels int }{{1, 1}, {2, 1}, {1, 2}} {
+			name := fmt.Sprintf("udp/%d/loops=%d", size, c.loops)
+			if c.tunnels > 1 {
+				name = fmt.Sprintf("udp/%d/tunnels=%d", size, c.tunnels)
+			}
+			b.Run(name, func(b *testing.B) { benchmarkIngressLoops(b, c.loops, c.tunnels, size) })
 		}
 	}
 }
 
-func benchmarkIngressLoops(b *testing.B, loops, size int) {
-	network, cfg := dataplanetest.NewNetwork(), harnessConfig()
-	here, there := netip.MustParseAddrPort("192.0.2.1:51840"), netip.MustParseAddrPort("192.0.2.2:51840")
-	oneNode(&cfg)
+// sealedTunnel is a tunnel whose messages come from memory.
+type sealedTunnel struct {
+	here   netip.AddrPort
+	peer   *tunnel.Tunnel
+	seals  *sealingPeer
+	pool   *sealed
+	keep   *atomic.Bool
+	socket *sealedSocket
+}
 
-	pool, keep, key := new(sealed), new(atomic.Bool), tunnel.GeneratePrivateKey()
-	p := &sealingPeer{packet: udpOf(remoteOutside, localPod, size), seal: make(chan int), done: make(chan struct{}, 1)}
-	peer, err := tunnel.New(tunnel.Options{Overlay: p, Listen: func(uint16) (tunnel.Socket, error) {
-		return sealingSocket{network.Listen(there), keep, pool}, nil
+// newSealedTunnel returns the tunnel of a place, between two keys.
+func newSealedTunnel(b *testing.B, network *dataplanetest.Network, place uint16, ours tunnel.PublicKey, theirs tunnel.PrivateKey, size int) *sealedTunnel {
+	at := func(host string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(host), 51840+place) }
+	there := at("192.0.2.2")
+	t := &sealedTunnel{
+		here: at("192.0.2.1"), pool: new(sealed), keep: new(atomic.Bool),
+		seals: &sealingPeer{packet: udpOf(remoteOutside, localPod, size), seal: make(chan int), done: make(chan struct{}, 1)},
+	}
+	t.socket = &sealedSocket{Socket: network.Listen(t.here), from: there}
+	var err error
+	t.peer, err = tunnel.New(tunnel.Options{Overlay: t.seals, Listen: func(uint16) (tunnel.Socket, error) {
+		return sealingSocket{network.Listen(there), t.keep, t.pool}, nil
 	}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
-	if err := peer.Apply(tunnel.Config{PrivateKey: key, PeerKey: cfg.Tunnel.PrivateKey.Public(), AllowedIPs: everything, Endpoint: here.String()}); err != nil {
+	if err := t.peer.Apply(tunnel.Config{PrivateKey: theirs, PeerKey: ours, AllowedIPs: everything, Endpoint: t.here.String()}); err != nil {
 		b.Fatal(err)
 	}
-	cfg.Tunnel.PeerKey, cfg.Tunnel.ListenPort, cfg.Tunnel.AllowedIPs = key.Public(), here.Port(), everything
+	return t
+}
 
-	socket := &sealedSocket{Socket: network.Listen(here), from: there}
+var everything = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+
+// seal has the peer seal so many packets into the pool, once keep is set.
+func (t *sealedTunnel) seal(n int) {
+	t.pool.bytes, t.pool.ends = t.pool.bytes[:0], t.pool.ends[:0]
+	t.seals.seal <- n
+	<-t.seals.done
+}
+
+func benchmarkIngressLoops(b *testing.B, loops, tunnels, size int) {
+	network, cfg := dataplanetest.NewNetwork(), harnessConfig()
+	oneNode(&cfg)
+	key := tunnel.GeneratePrivateKey()
+	cfg.Tunnel.PeerKey, cfg.Tunnel.AllowedIPs = key.Public(), everything
+	var all []*sealedTunnel
+	for i := range tunnels {
+		t := newSealedTunnel(b, network, uint16(i), cfg.Tunnel.PrivateKey.Public(), key, size)
+		all = append(all, t)
+		if i == 0 {
+			cfg.Tunnel.ListenPort = t.here.Port()
+			continue
+		}
+		end := func(host int) netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 18, byte(4*i + host)}) }
+		cfg.Further = append(cfg.Further, dataplane.TunnelEnds{Own: end(1), Peer: end(2)})
+		cfg.Tunnel.Further = append(cfg.Tunnel.Further, tunnel.Further{ListenPort: t.here.Port(), AllowedIPs: everything})
+	}
 	sink := &countingUnderlay{replayUnderlay: &replayUnderlay{src: nodeAddrs[0], wake: make(chan struct{}, 1)}, done: make(chan struct{}, 1)}
 	underlays := []dataplane.Underlay{sink}
 	for range loops - 1 {
 		underlays = append(underlays, &replayUnderlay{src: nodeAddrs[0], wake: make(chan struct{}, 1)})
 	}
 	f, err := dataplane.New(dataplane.Options{Underlays: underlays, Tunnel: tunnel.Options{
-		Listen: func(uint16) (tunnel.Socket, error) { return socket, nil },
+		Listen: func(port uint16) (tunnel.Socket, error) { return all[port-51840].socket, nil },
 	}})
 	if err != nil {
 		b.Fatal(err)
@@ -169,19 +212,27 @@ func benchmarkIngressLoops(b *testing.B, loops, size int) {
 	sink.datagrams = nil
 
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{}, 2)
-	for _, run := range []func(context.Context) error{peer.Run, f.Run} {
-		go func() { _ = run(ctx); ended <- struct{}{} }()
+	ended := make(chan struct{}, 1+tunnels)
+	run := func(run func(context.Context) error) { go func() { _ = run(ctx); ended <- struct{}{} }() }
+	run(f.Run)
+	for i, t := range all {
+		run(t.peer.Run)
+		t.seal(1) // makes a session
+		for f.Status().Ingress.Packets <= uint64(i) {
+			time.Sleep(time.Millisecond)
+		}
+		t.keep.Store(true)
 	}
-	defer func() { cancel(); close(p.seal); <-ended; <-ended }()
-	p.seal <- 1 // makes a session
-	<-p.done
-	for f.Status().Ingress.Packets == 0 {
-		time.Sleep(time.Millisecond)
-	}
-
-	keep.Store(true)
-	wake := network.Listen(netip.MustParseAddrPort("192.0.2.3:1")) // has the gateway look into the pool
+	defer func() {
+		cancel()
+		for _, t := range all {
+			close(t.seals.seal)
+		}
+		for range 1 + tunnels {
+			<-ended
+		}
+	}()
+	wake := network.Listen(netip.MustParseAddrPort("192.0.2.3:1")) // has the gateway look into the pools
 
 	var spent time.Duration
 	b.SetBytes(int64(size))
@@ -191,14 +242,22 @@ func benchmarkIngressLoops(b *testing.B, loops, size int) {
 	for left := b.N; left > 0; {
 		n := min(left, 1<<15)
 		left -= n
-		pool.bytes, pool.ends = pool.bytes[:0], pool.ends[:0]
-		p.seal <- n
-		<-p.done
+		var wakes []underlay.Datagram
+		for i, t := range all {
+			if share := (n + i) / tunnels; share > 0 {
+				t.seal(share)
+				wakes = append(wakes, underlay.Datagram{Addr: t.here, Body: []byte{0}})
+			}
+		}
 		sink.left.Store(int64(n))
 		b.StartTimer()
 		before := processTime(b)
-		socket.in.Store(pool)
-		if _, err := wake.WriteBatch([]underlay.Datagram{{Addr: here, Body: []byte{0}}}); err != nil {
+		for _, t := range all {
+			if len(t.pool.ends) > 0 {
+				t.socket.in.Store(t.pool)
+			}
+		}
+		if _, err := wake.WriteBatch(wakes); err != nil {
 			b.Fatal(err)
 		}
 		<-sink.done

@@ -60,6 +60,11 @@
 // the peer had with the gateway before, asks for another where they come from, with
 // regard to those who only pretend (caller.go).
 //
+// # Several tunnels
+//
+// A Config may have further tunnels to the same peer. Each flow goes by one of those that
+// are usable (spread.go), and comes by whichever the peer chooses (further.go).
+//
 // # Several with one key
 //
 // One of several gateways with the same key leads. Unconfirmed has one that may have a
