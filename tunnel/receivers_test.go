@@ -318,20 +318,33 @@ func TestOrder(t *testing.T) {
 // Receivers that wait for each other allocate nothing.
 func TestReceiversAllocateNothing(t *testing.T) {
 	n := newMemNet()
-	a, b := newPair(t, n)
-	cross(t, a, b, 1)
 	const runs, receivers = 20, 3
 	var mu sync.Mutex
 	var kept [][]byte
+	var keep bool
+	var passed uint64 // bytes
 	n.setDrop(func(_, to netip.AddrPort, m []byte) bool {
-		if to.Addr().String() != b.host || classify(m) != messageData {
+		if to.Addr().String() != "192.0.2.2" {
 			return false
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		kept = append(kept, slices.Clone(m))
+		switch {
+		case !keep || binary.LittleEndian.Uint32(m) != typeTransport:
+			passed += uint64(len(m))
+			return false
+		case len(m) > keepaliveLen:
+			kept = append(kept, slices.Clone(m))
+		}
 		return true
 	})
+	a, b := newPair(t, n)
+	cross(t, a, b, 1)
+	mu.Lock()
+	keep = true
+	mu.Unlock()
+	// The gateway's own receiver has the replay filter until it is done with what came before.
+	eventually(t, "nothing is under way", func() bool { mu.Lock(); defer mu.Unlock(); return b.Stats().RxBytes == passed })
 	const count = (runs + 1) * receivers * BatchSize
 	for range count {
 		a.overlay.out <- ipPacket(a.inner, b.inner, 1, 1340)
