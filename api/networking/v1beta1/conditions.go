@@ -78,13 +78,14 @@ const (
 	// ReasonObjectRefused means that the API server refused an object that the controller made. The message is its.
 	ReasonObjectRefused ConditionReason = "ObjectRefused"
 
-	// ConditionAllPortsServed is there where an endpoint has several ports.
+	// ConditionAllPortsServed is there where a gateway serves fewer ports than its endpoint has.
 	//
 	// Possible reasons for it to be False:
 	//   - FirstPortOnly
 	ConditionAllPortsServed ConditionType = "AllPortsServed"
 
-	// ReasonFirstPortOnly means that the gateway has one tunnel, on the first of the ports.
+	// ReasonFirstPortOnly means that the template, or the controller of another technology, gives the gateway no more than
+	// the first of the ports. The message says why.
 	ReasonFirstPortOnly ConditionReason = "FirstPortOnly"
 
 	// ConditionInternalNetworkReady says whether the nodes of this cluster know the gateway.

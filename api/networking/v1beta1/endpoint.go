@@ -39,3 +39,35 @@ type InternalEndpoint struct {
 	// Node is the name of the node on which it runs.
 	Node string `json:"node,omitempty"`
 }
+
+// AllPorts are the ports of the tunnels, however they are written: Port, or Ports.
+func (e *Endpoint) AllPorts() []int32 { return allPorts(e.Port, e.Ports) }
+
+// SetPorts sets the ports of the tunnels: one is Port, several are Ports.
+func (e *Endpoint) SetPorts(ports []int32) { e.Port, e.Ports = onePort(ports) }
+
+// AllPorts are the ports of the tunnels, however they are written: Port, or Ports.
+func (e *ServerEndpoint) AllPorts() []int32 { return allPorts(e.Port, e.Ports) }
+
+// SetPorts sets the ports of the tunnels: one is Port, several are Ports.
+func (e *ServerEndpoint) SetPorts(ports []int32) { e.Port, e.Ports = onePort(ports) }
+
+// AllNodePorts are the node ports that are asked for, of the first tunnels: NodePort, or NodePorts.
+func (e *ServerEndpoint) AllNodePorts() []int32 { return allPorts(e.NodePort, e.NodePorts) }
+
+// SetNodePorts asks for node ports: one is NodePort, several are NodePorts.
+func (e *ServerEndpoint) SetNodePorts(ports []int32) { e.NodePort, e.NodePorts = onePort(ports) }
+
+func allPorts(port int32, ports []int32) []int32 {
+	if port != 0 {
+		return []int32{port}
+	}
+	return ports
+}
+
+func onePort(ports []int32) (port int32, several []int32) {
+	if len(ports) == 1 {
+		return ports[0], nil
+	}
+	return 0, ports
+}

@@ -120,8 +120,12 @@ const (
 	// the installation does not hang on them.
 	AnnotationPreinstalled = "liqo.io/preinstalled"
 	// AnnotationChosenEndpoint remembers, on a GatewayClient, by which address or port or both the user said that the
-	// server is reached, as of a NAT in between: "203.0.113.7:", ":51840" or "203.0.113.7:51840".
+	// server is reached, as of a NAT in between: "203.0.113.7:", ":51840" or "203.0.113.7:51840", with several ports
+	// "203.0.113.7:51840,51841".
 	AnnotationChosenEndpoint = "networking.liqo.io/chosen-endpoint"
+	// AnnotationTunnelPorts says, on a WgGatewayServer, which UDP ports of its Service are tunnels, in their order,
+	// separated by commas. Without it the first one is.
+	AnnotationTunnelPorts = "networking.liqo.io/tunnel-ports"
 	// AnnotationTemplateLabels remembers the label keys that were last applied from a template, so that a key which
 	// the template lost can be told from one that somebody else set.
 	AnnotationTemplateLabels = "liqo.io/template-labels"
