@@ -37,6 +37,7 @@ func TestControllers(t *testing.T) {
 		{"every type of Service", (*world).testServiceTypes},
 		{"a node port that is taken", (*world).testNodePortTaken},
 		{"the node port survives", (*world).testNodePortSurvives},
+		{"several tunnels", (*world).testSeveralPorts},
 		{"the node of the active pod", (*world).testNode},
 		{"a pod that restarts", (*world).testRestart},
 		{"keys are generated once", (*world).testKeysOnce},

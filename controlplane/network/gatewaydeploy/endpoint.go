@@ -56,9 +56,13 @@ func (f *Facts) reach(e *networkingv1beta1.Endpoint) string {
 
 // where is an endpoint as text.
 func where(e *networkingv1beta1.Endpoint) string {
+	ports := make([]string, len(e.AllPorts()))
+	for i, p := range e.AllPorts() {
+		ports[i] = strconv.Itoa(int(p))
+	}
 	texts := make([]string, len(e.Addresses))
 	for i, a := range e.Addresses {
-		texts[i] = net.JoinHostPort(a, strconv.Itoa(int(e.Port)))
+		texts[i] = net.JoinHostPort(a, strings.Join(ports, ","))
 	}
 	return strings.Join(texts, ", ") + " (UDP)"
 }
@@ -100,32 +104,36 @@ func (f *Facts) outside(active *corev1.Pod) (*networkingv1beta1.Endpoint, *short
 	if f.Service == nil { // it comes back at the last endpoint if that can be had
 		return last, &shortfall{networkingv1beta1.ReasonObjectRefused, "Service " + name + " does not exist yet: see the condition Deployed"}
 	}
-	i := udpPort(f.Service)
-	if i < 0 {
+	tunnels := f.Gateway.tunnels(f.Service)
+	if len(tunnels) == 0 {
 		return nil, &shortfall{networkingv1beta1.ReasonServiceTypeUnsupported, "Service " + name + " has no port of protocol UDP, which WireGuard needs"}
 	}
-	e := &networkingv1beta1.Endpoint{Port: f.Service.Spec.Ports[i].Port, Protocol: corev1.ProtocolUDP}
+	e, ports := &networkingv1beta1.Endpoint{Protocol: corev1.ProtocolUDP}, portsAt(f.Service, tunnels)
 	var short *shortfall
 	switch f.Service.Spec.Type {
 	case corev1.ServiceTypeNodePort:
-		e.Port = f.Service.Spec.Ports[i].NodePort
+		for n, i := range tunnels {
+			ports[n] = f.Service.Spec.Ports[i].NodePort
+		}
 		e.Addresses, short = f.nodeAddress(active)
 	case corev1.ServiceTypeLoadBalancer:
 		e.Addresses, short = ingress(f.Service)
 	default:
 		e.Addresses, short = clusterIPs(f.Service)
 	}
-	if last != nil && last.Port != e.Port && typeOf(f.Service) != cmp.Or(f.Gateway.service.Spec.Type, corev1.ServiceTypeClusterIP) {
+	e.SetPorts(ports)
+	if last != nil && !slices.Equal(last.AllPorts(), ports) && typeOf(f.Service) != cmp.Or(f.Gateway.service.Spec.Type, corev1.ServiceTypeClusterIP) {
 		return last, nil // somebody changed the type by hand: it is being changed back
 	}
 	if short == nil {
 		return e, nil
 	}
 	// The last one stays while what it was made from is away for a time, as when a
-	// pod restarts, but not when it was of another port: then it led elsewhere.
-	if last != nil && last.Port == e.Port && len(last.Addresses) > 0 {
+	// pod restarts, but not when it was of other ports: then it led elsewhere.
+	if last != nil && len(last.Addresses) > 0 && slices.ContainsFunc(last.AllPorts(), func(p int32) bool { return slices.Contains(ports, p) }) {
 		short.message += ", the endpoint in the status is the last one"
-		return last, short
+		e.Addresses = last.Addresses
+		return e, short
 	}
 	return nil, short
 }

@@ -36,6 +36,14 @@ func TestEndpoints(t *testing.T) {
 	at := func(port int32, addresses ...string) *networkingv1beta1.Endpoint {
 		return &networkingv1beta1.Endpoint{Addresses: addresses, Port: port, Protocol: "UDP"}
 	}
+	several := func(ports []int32, addresses ...string) *networkingv1beta1.Endpoint {
+		return &networkingv1beta1.Endpoint{Addresses: addresses, Ports: ports, Protocol: "UDP"}
+	}
+	tunnels := func(t corev1.ServiceType) *corev1.Service {
+		s := liveService(t)
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Protocol: "UDP", Port: 51841, NodePort: 30743}, corev1.ServicePort{Protocol: "UDP", Port: 51842, NodePort: 30744})
+		return s
+	}
 	for _, row := range []struct {
 		name       string
 		service    *corev1.Service
@@ -81,9 +89,16 @@ func TestEndpoints(t *testing.T) {
 		{name: "LoadBalancer that lost its address", service: liveService("LoadBalancer"), pods: runs, last: at(51840, "203.0.113.1"),
 			want: at(51840, "203.0.113.1"), wantInside: inside, ready: "False WaitingForLoadBalancer", says: "is the last one"},
 		{name: "LoadBalancer that was a node port", service: liveService("LoadBalancer"), pods: runs, last: at(30742, "192.0.2.1"), wantInside: inside, ready: "False WaitingForLoadBalancer"},
+
+		{name: "several tunnels", service: tunnels("NodePort"), pods: runs, nodes: []corev1.Node{node("n", "True", internal)}, last: at(30742, "192.0.2.1"),
+			want: several([]int32{30744, 30742}, "192.0.2.1"), wantInside: inside, ready: "True EndpointReady", says: "peers reach it at 192.0.2.1:30744,30742 (UDP); pod 1 leads"},
+		{name: "several tunnels while the pod restarts", service: tunnels("NodePort"), last: at(30742, "192.0.2.1"), lastInside: inside,
+			want: several([]int32{30744, 30742}, "192.0.2.1"), wantInside: inside, ready: "False WaitingForGatewayPod"},
+		{name: "several tunnels of a ClusterIP", service: tunnels("ClusterIP"), pods: runs, want: several([]int32{51842, 51840}, "10.96.0.7", "fd00::7"), wantInside: inside, ready: "True EndpointReady"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := serverFacts()
+			f.Gateway.SetAnnotations(map[string]string{networkingv1beta1.AnnotationTunnelPorts: "51842,51840,x,51842,51849"}) // of which some are in some rows
 			f.Service, f.Pods, f.Nodes = row.service, row.pods, row.nodes
 			if f.Service != nil {
 				f.Gateway.service.Spec.Type = f.Service.Spec.Type

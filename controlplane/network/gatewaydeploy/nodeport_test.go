@@ -3,10 +3,12 @@ package gatewaydeploy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
@@ -72,6 +74,73 @@ func TestServiceKeepsItsNodePort(t *testing.T) {
 	}
 }
 
+func TestServiceOfSeveralTunnelsKeepsItsNodePorts(t *testing.T) {
+	live := func(kind corev1.ServiceType, numbers ...int32) *corev1.Service { // port and node port in turn
+		s := liveService(kind)
+		s.Spec.Ports = nil
+		for i := 0; i < len(numbers); i += 2 {
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Protocol: "UDP", Port: numbers[i], NodePort: numbers[i+1]})
+		}
+		return s
+	}
+	noted := live("ClusterIP", 500, 0, 501, 0)
+	noted.Annotations = map[string]string{annotationNodePort: "30500,0,30502"}
+	for _, row := range []struct {
+		name   string
+		kind   corev1.ServiceType
+		wanted []int32
+		fixed  []int32
+		live   *corev1.Service
+		last   []int32 // ports in the status
+		want   []int32
+		note   string
+	}{
+		{name: "one more", kind: "NodePort", wanted: []int32{500, 501}, live: live("NodePort", 500, 30500), last: []int32{30500}, want: []int32{30500, 0}},
+		{name: "one more in between", kind: "NodePort", wanted: []int32{500, 502, 501}, live: live("NodePort", 500, 30500, 501, 30501), last: []int32{30500, 30501}, want: []int32{30500, 0, 30501}},
+		{name: "one less", kind: "NodePort", wanted: []int32{500}, live: live("NodePort", 500, 30500, 501, 30501), last: []int32{30500, 30501}, want: []int32{30500}},
+		{name: "the first less", kind: "NodePort", wanted: []int32{501}, live: live("NodePort", 500, 30500, 501, 30501), last: []int32{30500, 30501}, want: []int32{30501}},
+		{name: "another order", kind: "NodePort", wanted: []int32{501, 500}, live: live("NodePort", 500, 30500, 501, 30501), last: []int32{30500, 30501}, want: []int32{30501, 30500}},
+		{name: "another first", kind: "NodePort", wanted: []int32{502, 501}, live: live("NodePort", 500, 30500, 501, 30501), last: []int32{30500, 30501}, want: []int32{30500, 30501}},
+		{name: "one before the first", kind: "NodePort", wanted: []int32{499, 500}, live: live("NodePort", 500, 30500), last: []int32{30500}, want: []int32{0, 30500}},
+		{name: "of the spec", kind: "NodePort", wanted: []int32{500, 501}, fixed: []int32{0, 30500}, live: live("NodePort", 500, 30500, 501, 30501), want: []int32{0, 30500}},
+		{name: "deleted", kind: "NodePort", wanted: []int32{500, 501}, last: []int32{30500, 30501}, want: []int32{30500, 30501}},
+		{name: "a load balancer that was deleted", kind: "NodePort", wanted: []int32{500, 501}, last: []int32{500, 501}, want: []int32{0, 0}},
+		{name: "becomes a ClusterIP", kind: "ClusterIP", wanted: []int32{500, 501}, live: live("NodePort", 500, 30500, 501, 30501), want: []int32{0, 0}, note: "30500,30501"},
+		{name: "was a ClusterIP", kind: "NodePort", wanted: []int32{500, 501, 502}, live: noted, last: []int32{500, 501}, want: []int32{30500, 0, 30502}},
+		{name: "another number of a ClusterIP", kind: "ClusterIP", wanted: []int32{600, 601}, live: live("ClusterIP", 500, 0, 501, 0), last: []int32{500, 501}, want: []int32{0, 0}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := serverFacts()
+			f.Service = row.live
+			spec := live(row.kind).Spec
+			var numbers []string
+			for i, p := range row.wanted {
+				spec.Ports = append(spec.Ports, corev1.ServicePort{Protocol: "UDP", Port: p})
+				if row.fixed != nil {
+					spec.Ports[i].NodePort = row.fixed[i]
+				}
+				numbers = append(numbers, fmt.Sprint(p))
+			}
+			f.Gateway.service.Spec = spec
+			if len(numbers) > 1 {
+				f.Gateway.SetAnnotations(map[string]string{networkingv1beta1.AnnotationTunnelPorts: strings.Join(numbers, ",")})
+			}
+			if row.last != nil {
+				*f.Gateway.endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}}
+				(*f.Gateway.endpoint).SetPorts(row.last)
+			}
+			s := found[corev1.Service](Build(f).Objects, "gw-a")
+			var got []int32
+			for _, p := range s.Spec.Ports {
+				got = append(got, p.NodePort)
+			}
+			if !slices.Equal(got, row.want) || s.Annotations[annotationNodePort] != row.note {
+				t.Errorf("asks for %v, notes %q; want %v, %q", got, s.Annotations[annotationNodePort], row.want, row.note)
+			}
+		})
+	}
+}
+
 func TestMoved(t *testing.T) {
 	at := func(port int32, addresses ...string) *networkingv1beta1.Endpoint {
 		return &networkingv1beta1.Endpoint{Port: port, Addresses: addresses}
@@ -82,6 +151,7 @@ func TestMoved(t *testing.T) {
 	}{
 		{nil, nil, false}, {nil, at(1, "a"), false}, {at(1, "a"), nil, false}, {at(1, "a"), at(1, "a"), false},
 		{at(1, "a"), at(2, "a"), true}, {at(1, "a"), at(1, "b"), true}, {at(1, "a"), at(1, "a", "b"), true},
+		{at(1, "a"), &networkingv1beta1.Endpoint{Ports: []int32{1, 2}, Addresses: []string{"a"}}, true},
 	} {
 		if got := moved(row.before, row.now); got != row.want {
 			t.Errorf("from %v to %v: %v", row.before, row.now, got)
@@ -152,4 +222,71 @@ func (w *world) testNodePortSurvives(t *testing.T) {
 	controlplanetest.Eventually(t, "an event", func(context.Context) error {
 		return changed(fmt.Sprintf("peers reach the gateway at 192.0.2.1:%d (UDP) now", other))
 	})
+}
+
+// testSeveralPorts: the Service of several tunnels, as the template is rendered, and the endpoint of it.
+func (w *world) testSeveralPorts(t *testing.T) {
+	s, _ := w.settled(t)
+	node := s.endpoint(t, 0, "192.0.2.1").Port
+	change := func(tunnels, ports string) {
+		t.Helper()
+		s.kubectl(t, "patch", "wggatewayserver", "server", "--type=merge", "-p",
+			`{"metadata":{"annotations":{"`+networkingv1beta1.AnnotationTunnelPorts+`":`+tunnels+`}},"spec":{"service":{"spec":{"ports":`+ports+`}}}}`)
+	}
+	// has waits for the endpoint to have the node ports of these ports of the Service.
+	has := func(ports ...int32) (nodePorts []int32) {
+		t.Helper()
+		controlplanetest.Eventually(t, fmt.Sprintf("the endpoint of %v", ports), func(ctx context.Context) error {
+			svc, err := read[corev1.Service](ctx, s, "gw-server")
+			if err != nil {
+				return err
+			}
+			nodePorts = nil
+			for _, port := range ports {
+				for _, p := range svc.Spec.Ports {
+					if p.Port == port {
+						nodePorts = append(nodePorts, p.NodePort)
+					}
+				}
+			}
+			g, err := read[networkingv1beta1.WgGatewayServer](ctx, s, "server")
+			if err != nil {
+				return err
+			}
+			e := g.Status.Endpoint
+			if e == nil || !slices.Equal(e.AllPorts(), nodePorts) || len(nodePorts) != len(ports) || !slices.Equal(e.Addresses, []string{"192.0.2.1"}) {
+				return fmt.Errorf("endpoint %v, ports %v", e, svc.Spec.Ports)
+			}
+			return nil
+		})
+		return nodePorts
+	}
+	const first, second, third = `{"name":"wireguard","protocol":"UDP","port":51840,"targetPort":51840}`,
+		`{"name":"wireguard-51841","protocol":"UDP","port":51841,"targetPort":51841}`, `{"name":"wireguard-51842","protocol":"UDP","port":51842,"targetPort":51842,"nodePort":30711}`
+	change(`"51840,51841"`, "["+first+","+second+"]")
+	two := has(51840, 51841)
+	if two[0] != node {
+		t.Errorf("node ports %v, the first was %d", two, node)
+	}
+	s.serverSays(t, "EndpointReady=True EndpointReady", "Deployed=True DeploymentReady")
+	policy, err := read[networkingv1.NetworkPolicy](t.Context(), s, "gw-server")
+	if err != nil || !slices.Contains(doors(policy), "UDP 51841 from anywhere") {
+		t.Errorf("the policy lets in %v (%v)", doors(policy), err)
+	}
+	change(`"51840,51842,51841"`, "["+first+","+third+","+second+"]")
+	if three := has(51840, 51842, 51841); three[0] != two[0] || three[1] != 30711 || three[2] != two[1] {
+		t.Errorf("node ports %v after %v", three, two)
+	}
+	s.kubectl(t, "delete", "service", "gw-server")
+	if three := has(51840, 51842, 51841); three[0] != two[0] || three[1] != 30711 || three[2] != two[1] {
+		t.Errorf("node ports %v after the Service was deleted, %v before", three, two)
+	}
+	change("null", `[{"protocol":"UDP","port":51840,"targetPort":51840}]`) // as a template has it that names no port
+	if one := has(51840); one[0] != node {
+		t.Errorf("node port %v, it was %d", one, node)
+	}
+	change(`"51840,51841"`, `[{"name":"wireguard-51840","protocol":"UDP","port":51840,"targetPort":51840},`+second+"]")
+	if two := has(51840, 51841); two[0] != node {
+		t.Errorf("node ports %v, the first was %d", two, node)
+	}
 }

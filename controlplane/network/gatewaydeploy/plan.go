@@ -85,7 +85,7 @@ type Plan struct {
 	Delete []client.Object
 	// Objects are to be as they are here, in this order.
 	Objects []client.Object
-	// AnyPort is the Service as it is to be if the node port that it had last, for which
+	// AnyPort is the Service as it is to be if a node port that it had last, for which
 	// it asks among Objects, is refused. It is nil if it asks for no such port.
 	AnyPort *corev1.Service
 	// LabelSecret is a patch of the Secret's metadata with the labels that it lacks.

@@ -31,7 +31,7 @@ func (f *Facts) service(p *Plan) {
 			f.refuse(p, s, err)
 			return
 		}
-		f.keepNodePort(p, s)
+		f.keepNodePorts(p, s)
 		p.Objects = append(p.Objects, s)
 	case f.Service != nil:
 		p.Delete = append(p.Delete, f.Service)

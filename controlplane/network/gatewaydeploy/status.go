@@ -87,7 +87,7 @@ func (r *reconciler) setStatus(ctx context.Context, g *gateway, p Plan, refusals
 // Service is for pods on the same node only.
 func (r *reconciler) stillLeads(ctx context.Context, g *gateway, before, now *networkingv1beta1.Endpoint) bool {
 	s := g.service.Spec
-	if before.Port != now.Port || s.Type != corev1.ServiceTypeNodePort || s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+	if !slices.Equal(before.AllPorts(), now.AllPorts()) || s.Type != corev1.ServiceTypeNodePort || s.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		return false
 	}
 	var nodes corev1.NodeList

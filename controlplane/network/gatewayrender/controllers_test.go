@@ -303,18 +303,48 @@ func testPorts(t *testing.T, w *world, namespace string) {
 		s.Spec.ServiceAnnotations, s.Spec.ServiceLabels = map[string]string{"a": "1"}, map[string]string{"b": "2"}
 	})
 	s := w.condition(t, namespace, "server", networkingv1beta1.ReasonTemplateRendered)
-	if c := meta.FindStatusCondition(s.Status.Conditions, "AllPortsServed"); c == nil || c.Status != metav1.ConditionFalse || c.Reason != "FirstPortOnly" {
+	if c := meta.FindStatusCondition(s.Status.Conditions, "AllPortsServed"); c != nil {
 		t.Errorf("AllPortsServed: %+v", c)
 	}
 	o := new(networkingv1beta1.WgGatewayServer)
 	w.Read(t, namespace, "server", o)
-	if p := o.Spec.Service.Spec.Ports; len(p) != 1 || p[0].Port != 500 {
+	if p := o.Spec.Service.Spec.Ports; len(p) != 2 || p[0].Port != 500 || p[0].Name != "wireguard" || p[1].Port != 501 || p[1].Name != "wireguard-501" {
 		t.Errorf("ports %v", p)
+	}
+	if got := o.Annotations[networkingv1beta1.AnnotationTunnelPorts]; got != "500,501" {
+		t.Errorf("tunnels %q", got)
 	}
 	if m := o.Spec.Service.Metadata; m.Annotations["a"] != "1" || m.Labels["b"] != "2" {
 		t.Errorf("metadata %v", m)
 	}
 	w.settled(t, &serverKind, namespace, "server")
+	// Back to one.
+	if _, err := w.Kubectl("-n", namespace, "patch", "gatewayservers/server", "--type=merge", "-p", `{"spec":{"endpoint":{"port":500,"ports":null}}}`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, w, namespace, "server", o, func(o *networkingv1beta1.WgGatewayServer) error {
+		p, containers := o.Spec.Service.Spec.Ports, o.Spec.Deployment.Spec.Template.Spec.Containers[0].Ports
+		if _, noted := o.Annotations[networkingv1beta1.AnnotationTunnelPorts]; len(p) != 1 || p[0].Name != "wireguard" || noted || len(containers) != 4 {
+			return fmt.Errorf("ports %v, %v, annotations %v", p, containers, o.Annotations)
+		}
+		return nil
+	})
+	// A template whose Service is of other ports has no place for several.
+	w.shippedCopy(t, &serverKind, namespace, func(m map[string]any) {
+		ports, _, _ := unstructured.NestedSlice(m, "spec", "service", "spec", "ports")
+		ports[0].(map[string]any)["port"] = int64(443)
+		_ = unstructured.SetNestedSlice(m, ports, "spec", "service", "spec", "ports")
+	})
+	w.server(t, namespace, "fixed", func(s *networkingv1beta1.GatewayServer) {
+		mine(namespace)(s)
+		s.Spec.Endpoint.Port, s.Spec.Endpoint.Ports = 0, []int32{500, 501}
+	})
+	s = w.condition(t, namespace, "fixed", networkingv1beta1.ReasonTemplateRendered)
+	c := meta.FindStatusCondition(s.Status.Conditions, "AllPortsServed")
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "FirstPortOnly" || !strings.Contains(c.Message, "WgGatewayServerTemplate "+namespace+"/mine has no port of protocol UDP") {
+		t.Errorf("AllPortsServed: %+v", c)
+	}
+	w.Event(t, namespace, "fixed", "FirstPortOnly", corev1.EventTypeWarning)
 }
 
 func testRecreated(t *testing.T, w *world, namespace string) {

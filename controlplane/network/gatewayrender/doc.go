@@ -22,6 +22,19 @@
 // the gateway, and is in the gateway's namespace, since owner references do not
 // reach into others.
 //
+// # Several tunnels
+//
+// Of several spec.endpoint.ports, .Spec.Endpoint.Port is the first, and
+// .Spec.Endpoint.NodePort the first of spec.endpoint.nodePorts. A template has no
+// lists, so where it gives the Service of a WgGatewayServer a UDP port of that number,
+// a port is added for each of the others ([gateway.expand]), with their node ports,
+// and likewise to the container that has it. The annotation
+// networking.liqo.io/tunnel-ports says which ports are tunnels. A template may list
+// them itself, by {{ index .Spec.Endpoint.Ports 1 }}. If there is no such port, the
+// condition AllPortsServed says so.
+//
+// # Failures
+//
 // A template that cannot be rendered changes nothing: the object that was made
 // before stays, and the gateway with it. When the template, or the reference to it,
 // leads to another kind or name, the object made before is deleted first: two

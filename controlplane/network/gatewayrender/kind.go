@@ -3,6 +3,7 @@ package gatewayrender
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -29,8 +30,8 @@ type gateway struct {
 	client.Object
 	kind *kind
 	ref  corev1.ObjectReference
-	// ports are those of spec.endpoint, however they are written there.
-	ports []int32
+	// ports and nodePorts are those of spec.endpoint, however they are written there.
+	ports, nodePorts []int32
 	// spec is what templates see of it: the first of several ports is also the port.
 	spec       any
 	secretName string
@@ -55,10 +56,10 @@ var serverKind = kind{
 	view: func(o client.Object) *gateway {
 		s := o.(*networkingv1beta1.GatewayServer)
 		spec := s.Spec.DeepCopy()
-		ports := onePort(&spec.Endpoint.Port, spec.Endpoint.Ports)
-		onePort(&spec.Endpoint.NodePort, spec.Endpoint.NodePorts)
+		first(&spec.Endpoint.Port, spec.Endpoint.Ports)
+		first(&spec.Endpoint.NodePort, spec.Endpoint.NodePorts)
 		return &gateway{
-			Object: s, ref: s.Spec.ServerTemplateRef, ports: ports, spec: spec, secretName: s.Spec.SecretRef.Name,
+			Object: s, ref: s.Spec.ServerTemplateRef, ports: s.Spec.Endpoint.AllPorts(), nodePorts: s.Spec.Endpoint.AllNodePorts(), spec: spec, secretName: s.Spec.SecretRef.Name,
 			serviceLabels: s.Spec.ServiceLabels, serviceAnnotations: s.Spec.ServiceAnnotations,
 			endpoint: &s.Status.Endpoint, internalEndpoint: &s.Status.InternalEndpoint,
 			keys: &s.Status.SecretRef, publicKey: &s.Status.PublicKey, publicKeyTime: &s.Status.PublicKeyTime,
@@ -76,9 +77,9 @@ var clientKind = kind{
 	view: func(o client.Object) *gateway {
 		c := o.(*networkingv1beta1.GatewayClient)
 		spec := c.Spec.DeepCopy()
-		ports := onePort(&spec.Endpoint.Port, spec.Endpoint.Ports)
+		first(&spec.Endpoint.Port, spec.Endpoint.Ports)
 		return &gateway{
-			Object: c, ref: c.Spec.ClientTemplateRef, ports: ports, spec: spec, secretName: c.Spec.SecretRef.Name,
+			Object: c, ref: c.Spec.ClientTemplateRef, ports: c.Spec.Endpoint.AllPorts(), spec: spec, secretName: c.Spec.SecretRef.Name,
 			internalEndpoint: &c.Status.InternalEndpoint,
 			keys:             &c.Status.SecretRef, publicKey: &c.Status.PublicKey, publicKeyTime: &c.Status.PublicKeyTime,
 			made: &c.Status.ClientRef, conditions: &c.Status.Conditions,
@@ -86,15 +87,16 @@ var clientKind = kind{
 	},
 }
 
-// onePort makes the first of several ports the port, and returns all.
-func onePort(port *int32, ports []int32) []int32 {
-	if *port != 0 {
-		return []int32{*port}
-	}
-	if len(ports) > 0 {
+// first makes the first of several ports the port.
+func first(port *int32, ports []int32) {
+	if *port == 0 && len(ports) > 0 {
 		*port = ports[0]
 	}
-	return ports
+}
+
+// own is the kind of objects of this project.
+func (k *kind) own() schema.GroupVersionKind {
+	return networkingv1beta1.GroupVersion.WithKind(k.object)
 }
 
 // gatewayOf is view with the kind filled in.

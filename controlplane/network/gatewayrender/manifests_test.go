@@ -77,7 +77,8 @@ func TestShippedServer(t *testing.T) {
 		{"any node port", networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: corev1.ServiceTypeNodePort}, "", service(corev1.ServiceTypeNodePort, 51840, 0, "")},
 		{"a node port, and keys", networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: corev1.ServiceTypeNodePort, NodePort: 30742}, "keys", service(corev1.ServiceTypeNodePort, 51840, 30742, "")},
 		{"an address of a load balancer", networkingv1beta1.ServerEndpoint{Port: 443, ServiceType: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: "192.0.2.7"}, "", service(corev1.ServiceTypeLoadBalancer, 443, 0, "192.0.2.7")},
-		{"several ports", networkingv1beta1.ServerEndpoint{Ports: []int32{51840, 51841}, NodePorts: []int32{30001, 30002}, ServiceType: corev1.ServiceTypeNodePort}, "", service(corev1.ServiceTypeNodePort, 51840, 30001, "")},
+		{"several ports", networkingv1beta1.ServerEndpoint{Ports: []int32{51840, 51841}, NodePorts: []int32{30001, 30002}, ServiceType: corev1.ServiceTypeNodePort}, "", several(51840, 30001, 51841, 30002)},
+		{"more ports than node ports", networkingv1beta1.ServerEndpoint{Ports: []int32{51840, 51841}, NodePort: 30001, ServiceType: corev1.ServiceTypeNodePort}, "", several(51840, 30001, 51841, 0)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := serverKind.gatewayOf(testServer(func(s *networkingv1beta1.GatewayServer) {
@@ -94,6 +95,13 @@ func TestShippedServer(t *testing.T) {
 				t.Errorf("Service (-want +got):\n%s", diff)
 			}
 			checkPod(t, &o.Spec.Deployment, selector, "server")
+			for _, p := range o.Spec.Service.Spec.Ports {
+				if !slices.ContainsFunc(o.Spec.Deployment.Spec.Template.Spec.Containers[0].Ports, func(c corev1.ContainerPort) bool {
+					return c.ContainerPort == p.Port && c.Protocol == corev1.ProtocolUDP
+				}) {
+					t.Errorf("the container does not name port %d", p.Port)
+				}
+			}
 		})
 	}
 }
@@ -104,6 +112,14 @@ func service(kind corev1.ServiceType, port, nodePort int32, ip string) corev1.Se
 		Ports: []corev1.ServicePort{{Name: "wireguard", Protocol: corev1.ProtocolUDP, Port: port, NodePort: nodePort}},
 	}
 	s.Ports[0].TargetPort.IntVal = port
+	return s
+}
+
+// several is a Service of type NodePort of two tunnels.
+func several(port, nodePort, other, otherNodePort int32) corev1.ServiceSpec {
+	s := service(corev1.ServiceTypeNodePort, port, nodePort, "")
+	s.Ports = append(s.Ports, service("", other, otherNodePort, "").Ports...)
+	s.Ports[1].Name = portName(other)
 	return s
 }
 

@@ -43,6 +43,8 @@ type Plan struct {
 	Template string
 	// Problem is why there is no Object.
 	Problem *Problem
+	// FirstPort is why of several ports the Object has the first only; nil if it has all of them.
+	FirstPort *Problem
 }
 
 // Build decides what object is to be made of a gateway.
@@ -72,7 +74,7 @@ func Build(f Facts) Plan {
 		p.Problem = &Problem{networkingv1beta1.ReasonTemplateInvalid, p.Template + ": " + err.Error()}
 		return p
 	}
-	p.Object = object
+	p.Object, p.FirstPort = object, g.expand(object, p.Template)
 	if made := *g.made; made != nil && !refersTo(made, object) {
 		p.Superseded = made
 	}
@@ -145,7 +147,7 @@ func (f Facts) objectKind() (gvk schema.GroupVersionKind, like any, err error) {
 		return gvk, nil, fmt.Errorf("%s.apiVersion: %w", path, err)
 	}
 	gvk = gv.WithKind(name)
-	own := networkingv1beta1.GroupVersion.WithKind(f.Gateway.kind.object)
+	own := f.Gateway.kind.own()
 	switch {
 	case gvk == own:
 		return gvk, f.Gateway.kind.newObject(), nil

@@ -117,6 +117,47 @@ spec:
 	}
 }
 
+// TestExpand: a template may have other ports besides that of the first tunnel, or list those of the others itself.
+func TestExpand(t *testing.T) {
+	for _, tt := range []struct{ name, ports, want string }{
+		{"the first only", `[{protocol: UDP, port: "{{ .Spec.Endpoint.Port }}"}]`,
+			`[{name: wireguard-500, protocol: UDP, port: 500}, {name: wireguard-501, protocol: UDP, port: 501, targetPort: 501}, {name: wireguard-502, protocol: UDP, port: 502, targetPort: 502}]`},
+		{"others", `[{name: a, protocol: TCP, port: 501}, {name: b, protocol: UDP, port: "{{ .Spec.Endpoint.Port }}", targetPort: vpn}, {name: c, protocol: UDP, port: 9}]`,
+			`[{name: a, protocol: TCP, port: 501}, {name: b, protocol: UDP, port: 500, targetPort: vpn}, {name: c, protocol: UDP, port: 9},
+			{name: wireguard-501, protocol: UDP, port: 501, targetPort: 501}, {name: wireguard-502, protocol: UDP, port: 502, targetPort: 502}]`},
+		{"some of the tunnels", `[{name: a, protocol: UDP, port: "{{ index .Spec.Endpoint.Ports 1 }}"}, {name: b, protocol: UDP, port: "{{ .Spec.Endpoint.Port }}"}]`,
+			`[{name: a, protocol: UDP, port: 501}, {name: b, protocol: UDP, port: 500}, {name: wireguard-502, protocol: UDP, port: 502, targetPort: 502}]`},
+		{"no UDP", `[{port: "{{ .Spec.Endpoint.Port }}"}]`, ""},
+		{"a fixed port", `[{protocol: UDP, port: 443, targetPort: "{{ .Spec.Endpoint.Port }}"}]`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := testServer(func(s *networkingv1beta1.GatewayServer) { s.Spec.Endpoint.SetPorts([]int32{500, 501, 502}) })
+			p := Build(Facts{Gateway: serverKind.gatewayOf(s), Template: object(t, `
+apiVersion: networking.liqo.io/v1beta1
+kind: WgGatewayServerTemplate
+metadata: {name: t, namespace: liqo}
+spec:
+  objectKind: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServer}
+  template: {spec: {service: {spec: {ports: `+tt.ports+`}}}}
+`)})
+			if p.Problem != nil {
+				t.Fatal(p.Problem)
+			}
+			if tt.want == "" {
+				if p.FirstPort == nil || p.Object.GetAnnotations() != nil {
+					t.Errorf("%v, annotations %v", p.FirstPort, p.Object.GetAnnotations())
+				}
+				return
+			}
+			got, _, _ := unstructured.NestedSlice(p.Object.Object, "spec", "service", "spec", "ports")
+			want := object(t, "{apiVersion: v1, kind: List, ports: "+tt.want+"}").Object["ports"]
+			if diff := cmp.Diff(want, any(got)); diff != "" || p.FirstPort != nil || p.Object.GetAnnotations()[networkingv1beta1.AnnotationTunnelPorts] != "500,501,502" {
+				t.Errorf("%v, annotations %v; (-want +got):\n%s", p.FirstPort, p.Object.GetAnnotations(), diff)
+			}
+		})
+	}
+}
+
 func TestBuildProblems(t *testing.T) {
 	withKind := func(apiVersion, kind string) *unstructured.Unstructured {
 		u := object(t, foreignTemplate)

@@ -46,7 +46,7 @@ type objectStatus struct {
 func (g *gateway) observe(o Outcome) {
 	status, unreadable := readStatus(o.Object)
 	g.say(g.rendered(o, unreadable))
-	g.allPorts(status)
+	g.allPorts(o, status)
 	switch {
 	case o.Object != nil:
 		*g.made = reference(o.Object)
@@ -76,16 +76,18 @@ func (g *gateway) rendered(o Outcome, unreadable error) (networkingv1beta1.Condi
 		fmt.Sprintf("%s %s is as %s says", o.Plan.Object.GetKind(), o.Plan.Object.GetName(), o.Plan.Template)}
 }
 
-// allPorts sets the condition AllPortsServed where there are several ports, unless
-// the object says that it serves them.
-func (g *gateway) allPorts(status objectStatus) {
-	served := status.Endpoint != nil && len(status.Endpoint.Ports) == len(g.ports)
-	if len(g.ports) < 2 || served {
+// allPorts sets the condition AllPortsServed where not all of several ports are served.
+func (g *gateway) allPorts(o Outcome, status objectStatus) {
+	short := o.Plan.FirstPort
+	if e := status.Endpoint; short == nil && e != nil && o.Object.GroupVersionKind() != g.kind.own() && len(e.AllPorts()) < len(g.ports) {
+		short = &Problem{networkingv1beta1.ReasonFirstPortOnly, fmt.Sprintf("spec.endpoint.ports has %d entries, but %s %s has %d in its status.endpoint: let %s pass on the others",
+			len(g.ports), o.Object.GetKind(), o.Object.GetName(), len(e.AllPorts()), o.Plan.Template)}
+	}
+	if short == nil {
 		meta.RemoveStatusCondition(g.conditions, string(networkingv1beta1.ConditionAllPortsServed))
 		return
 	}
-	g.say(networkingv1beta1.ConditionAllPortsServed, metav1.ConditionFalse, Problem{networkingv1beta1.ReasonFirstPortOnly, fmt.Sprintf(
-		"spec.endpoint.ports has %d entries; there is one tunnel, on the first, %d. The remote cluster must use that", len(g.ports), g.ports[0])})
+	g.say(networkingv1beta1.ConditionAllPortsServed, metav1.ConditionFalse, *short)
 }
 
 func (g *gateway) say(about networkingv1beta1.ConditionType, status metav1.ConditionStatus, p Problem) {

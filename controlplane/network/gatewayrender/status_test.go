@@ -46,6 +46,13 @@ func TestObserve(t *testing.T) {
 		return s
 	}
 	plan := Plan{Object: made, Template: "T liqo/t"}
+	pipe := made.DeepCopy()
+	pipe.SetAPIVersion("example.org/v1")
+	pipe.SetKind("Pipe")
+	other := full
+	other.ServerRef = reference(pipe)
+	otherPorts := other
+	otherPorts.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"172.19.0.8"}, Ports: []int32{32009, 501}, Protocol: corev1.ProtocolUDP}
 	for _, tt := range []struct {
 		name    string
 		ports   []int32
@@ -68,9 +75,18 @@ func TestObserve(t *testing.T) {
 			with(networkingv1beta1.GatewayServerStatus{}, metav1.Condition{Type: "TemplateRendered", Status: "False", Reason: "TemplateInvalid", Message: "bad", ObservedGeneration: 3})},
 		{"a refusal", nil, networkingv1beta1.GatewayServerStatus{}, Outcome{Plan: plan, Object: made, Refused: &Problem{"ObjectRefused", "no"}},
 			with(full, metav1.Condition{Type: "TemplateRendered", Status: "False", Reason: "ObjectRefused", Message: "no", ObservedGeneration: 3}, older(keys), deployed)},
-		{"several ports", []int32{500, 501}, full, Outcome{Plan: plan, Object: made},
-			with(full, rendered, metav1.Condition{Type: "AllPortsServed", Status: "False", Reason: "FirstPortOnly", ObservedGeneration: 3,
-				Message: "spec.endpoint.ports has 2 entries; there is one tunnel, on the first, 500. The remote cluster must use that"}, keys, deployed)},
+		{"a template that has no place for several ports", []int32{500, 501}, full,
+			Outcome{Plan: Plan{Object: made, Template: "T liqo/t", FirstPort: &Problem{"FirstPortOnly", "why"}}, Object: made},
+			with(full, rendered, metav1.Condition{Type: "AllPortsServed", Status: "False", Reason: "FirstPortOnly", ObservedGeneration: 3, Message: "why"}, keys, deployed)},
+		{"several ports, of which the Service has the first so far", []int32{500, 501}, with(full, metav1.Condition{Type: "AllPortsServed"}), Outcome{Plan: plan, Object: made},
+			with(full, rendered, keys, deployed)},
+		{"another technology that has one tunnel", []int32{500, 501}, full, Outcome{Plan: Plan{Object: pipe, Template: "T t"}, Object: pipe},
+			with(other, metav1.Condition{Type: "TemplateRendered", Status: "True", Reason: "TemplateRendered", ObservedGeneration: 3, Message: "Pipe server is as T t says"},
+				metav1.Condition{Type: "AllPortsServed", Status: "False", Reason: "FirstPortOnly", ObservedGeneration: 3,
+					Message: "spec.endpoint.ports has 2 entries, but Pipe server has 1 in its status.endpoint: let T t pass on the others"}, keys, deployed)},
+		{"another technology that has several", []int32{32009, 501}, full,
+			Outcome{Plan: Plan{Object: pipe, Template: "T t"}, Object: changed(changed(pipe, nil, "status", "endpoint", "port"), []any{int64(32009), int64(501)}, "status", "endpoint", "ports")},
+			with(otherPorts, metav1.Condition{Type: "TemplateRendered", Status: "True", Reason: "TemplateRendered", ObservedGeneration: 3, Message: "Pipe server is as T t says"}, keys, deployed)},
 		{"one port in the list", []int32{500}, full, Outcome{Plan: plan, Object: made}, with(full, rendered, keys, deployed)},
 		{"an endpoint without a port is none", nil, networkingv1beta1.GatewayServerStatus{}, Outcome{Plan: plan, Object: changed(made, map[string]any{"addresses": []any{"a"}}, "status", "endpoint")},
 			with(networkingv1beta1.GatewayServerStatus{InternalEndpoint: full.InternalEndpoint, SecretRef: full.SecretRef, ServerRef: full.ServerRef}, rendered, keys, deployed)},
