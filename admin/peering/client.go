@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,12 +38,16 @@ func (e *end) setUpClient() *step {
 		case err == nil:
 			return "", e.changeClient(ctx, s, &live, ref)
 		}
-		addresses, port := e.options.Client.dials(e.peer.endpoint)
+		addresses, ports := e.options.Client.dials(e.peer.endpoint)
 		wanted := NewGatewayClient(e.metadata(name.Name), ClientOptions{
-			Template: ref, MTU: cmp.Or(e.options.MTU, e.peer.mtu), Addresses: addresses, Port: port, Protocol: e.peer.endpoint.Protocol,
+			Template: ref, MTU: cmp.Or(e.options.MTU, e.peer.mtu), Addresses: addresses, Ports: ports, Protocol: e.peer.endpoint.Protocol,
 		})
 		e.options.Client.remember(wanted)
-		return "", e.Explain("create "+what, e.write.Create(ctx, wanted))
+		if err := e.write.Create(ctx, wanted); err != nil {
+			return "", e.Explain("create "+what, err)
+		}
+		e.countTunnels(s, wanted)
+		return "", nil
 	}
 	return s
 }
@@ -72,6 +77,7 @@ func (e *end) changeClient(ctx context.Context, s *step, live *networkingv1beta1
 			what, hostPort(&live.Spec.Endpoint), why))
 	}
 	o.Client.remember(live)
+	e.countTunnels(s, live)
 	if equality.Semantic.DeepEqual(before, live) {
 		return nil
 	}
@@ -99,25 +105,42 @@ func (o *Options) changedClient(spec *networkingv1beta1.GatewayClientSpec, ref c
 		spec.ClientTemplateRef = ref
 	}
 	have := &spec.Endpoint
-	addresses, port := o.Client.dials(server)
-	if slices.Equal(have.Addresses, addresses) && firstPort(have) == port {
+	addresses, ports := o.Client.dials(server)
+	there := slices.Equal(have.Addresses, addresses)
+	if there && slices.Equal(have.AllPorts(), ports) {
 		return false
 	}
-	if keep {
+	// Tunnels come and go with the server's: who dials its first port dials no other server.
+	if keep && !(len(ports) > 0 && slices.Index(have.AllPorts(), ports[0]) == 0) {
 		return true
 	}
-	have.Addresses, have.Port, have.Ports = addresses, port, nil
+	have.SetPorts(ports)
+	if keep {
+		return !there
+	}
+	have.Addresses = addresses
 	return false
+}
+
+// countTunnels warns of a client that dials another number of ports than the server has.
+func (e *end) countTunnels(s *step, c *networkingv1beta1.GatewayClient) {
+	if dials, has := len(c.Spec.Endpoint.AllPorts()), len(e.peer.endpoint.AllPorts()); dials != has {
+		s.note(progress.Warning, fmt.Sprintf("%s dials %d ports, and the gateway server has %d: each port is a tunnel, and those that only one side has carry nothing; name as many with --gw-client-port",
+			clientGateway(c), dials, has))
+	}
 }
 
 // dials is where a client reaches the server: where the user says, or else where
 // the server itself does.
-func (f ClientFlags) dials(server *networkingv1beta1.Endpoint) (addresses []string, port int32) {
-	addresses = server.Addresses
+func (f ClientFlags) dials(server *networkingv1beta1.Endpoint) (addresses []string, ports []int32) {
+	addresses, ports = server.Addresses, server.AllPorts()
 	if f.Address != "" {
 		addresses = []string{f.Address}
 	}
-	return addresses, cmp.Or(f.Port, firstPort(server))
+	if len(f.Ports) > 0 {
+		ports = f.Ports
+	}
+	return addresses, ports
 }
 
 // orChosen are the flags, or what was chosen by them before. What is chosen is
@@ -127,38 +150,30 @@ func (f ClientFlags) orChosen(live *networkingv1beta1.GatewayClient) ClientFlags
 	if f.given() {
 		return f
 	}
-	address, port, err := net.SplitHostPort(live.Annotations[networkingv1beta1.AnnotationChosenEndpoint])
+	address, texts, err := net.SplitHostPort(live.Annotations[networkingv1beta1.AnnotationChosenEndpoint])
 	if err != nil {
 		return f // nothing was chosen
 	}
 	f.Address = address
-	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
-		f.Port = int32(n)
+	for text := range strings.SplitSeq(texts, ",") {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			f.Ports = nil
+			break
+		}
+		f.Ports = append(f.Ports, int32(n))
 	}
 	return f
 }
 
 // given tells whether the user says where the server is reached.
-func (f ClientFlags) given() bool { return f.Address != "" || f.Port != 0 }
+func (f ClientFlags) given() bool { return f.Address != "" || len(f.Ports) > 0 }
 
 // remember writes down what was chosen.
 func (f ClientFlags) remember(o *networkingv1beta1.GatewayClient) {
-	if !f.given() {
-		return
+	if f.given() {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, networkingv1beta1.AnnotationChosenEndpoint, net.JoinHostPort(f.Address, portsText(f.Ports)))
 	}
-	port := ""
-	if f.Port != 0 {
-		port = strconv.Itoa(int(f.Port))
-	}
-	metav1.SetMetaDataAnnotation(&o.ObjectMeta, networkingv1beta1.AnnotationChosenEndpoint, net.JoinHostPort(f.Address, port))
-}
-
-// firstPort is the port of the only tunnel.
-func firstPort(e *networkingv1beta1.Endpoint) int32 {
-	if len(e.Ports) > 0 {
-		return e.Ports[0]
-	}
-	return e.Port
 }
 
 // hostPort is an endpoint as text.
@@ -166,5 +181,5 @@ func hostPort(e *networkingv1beta1.Endpoint) string {
 	if e == nil || len(e.Addresses) == 0 {
 		return "no address"
 	}
-	return net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(firstPort(e)))) + " (UDP)"
+	return net.JoinHostPort(e.Addresses[0], portsText(e.AllPorts())) + " (UDP)"
 }

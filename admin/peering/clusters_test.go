@@ -291,10 +291,11 @@ func TestOnClusters(t *testing.T) {
 		o.DisableSharingKeys, o.SkipValidation = true, true
 		connect(t, o, initialized+strings.SplitAfterN(checked, "\n", 3)[2]+gateways)
 	})
+	t.Run("more tunnels, and fewer", func(t *testing.T) { testTunnels(t, local, remote) })
 	t.Run("another way to be reached", func(t *testing.T) {
 		o := options()
 		o.MTU = 1400
-		o.Server.Port = 51999
+		o.Server.Ports = []int32{51999}
 		connect(t, o, initialized+checked+"(remote) Deleted existing gateway server\n"+gateways+keys+established)
 		testKeys(t, local, remote)
 		var c networkingv1beta1.GatewayClient

@@ -3,6 +3,7 @@ package peering
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
@@ -123,7 +124,7 @@ func (p pair) opposite() (events []progress.Event) {
 	for _, g := range clients {
 		say(progress.Done, server, "%s already exists: the clusters are connected in the opposite direction, so it is left unchanged", g)
 	}
-	if o := p[0].options; o.Server != (ServerFlags{}) || o.Client != (ClientFlags{}) || o.MTU != 0 {
+	if o := p[0].options; !reflect.ValueOf(o.Server).IsZero() || !reflect.ValueOf(o.Client).IsZero() || o.MTU != 0 {
 		say(progress.Warning, p[0], "The gateway flags (--gw-server-..., --gw-client-..., --mtu) have no effect: to connect in this direction, run 'liqoctl network disconnect' first")
 	}
 	const cure = "run the command with the two clusters swapped to complete the connection, or 'liqoctl network disconnect' to start over"

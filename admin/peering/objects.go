@@ -31,6 +31,9 @@ const (
 	MaxMTU = 65455
 )
 
+// MaxTunnels is how many ports a gateway can have: that of the API.
+const MaxTunnels = 64
+
 // FieldOwner is the name under which everything is written.
 const FieldOwner = "liqoctl"
 
@@ -100,34 +103,38 @@ type ServerOptions struct {
 	MTU int
 	// ServiceType is how the gateway is exposed.
 	ServiceType corev1.ServiceType
-	// Port is that of the Service.
-	Port int32
-	// NodePort asks for this one; 0: any.
-	NodePort int32
+	// Ports are those of the Service, one for each tunnel.
+	Ports []int32
+	// NodePorts asks for these, for the first tunnels; the others have any.
+	NodePorts []int32
 	// LoadBalancerIP asks for this address; empty: any.
 	LoadBalancerIP string
 }
 
 // NewGatewayServer returns the end of the tunnel that waits for the other.
 func NewGatewayServer(m Metadata, o ServerOptions) *networkingv1beta1.GatewayServer {
-	return &networkingv1beta1.GatewayServer{
+	if len(o.Ports) == 0 {
+		o.Ports = []int32{DefaultServicePort}
+	}
+	s := &networkingv1beta1.GatewayServer{
 		TypeMeta:   typeMeta("GatewayServer"),
 		ObjectMeta: m.of(GatewayName(m.RemoteClusterID), nil),
 		Spec: networkingv1beta1.GatewayServerSpec{
 			ServerTemplateRef: cmp.Or(o.Template, ServerTemplate("", o.LiqoNamespace)),
 			MTU:               cmp.Or(o.MTU, DefaultMTU),
 			Endpoint: networkingv1beta1.ServerEndpoint{
-				Port:           cmp.Or(o.Port, DefaultServicePort),
 				ServiceType:    cmp.Or(o.ServiceType, DefaultServiceType),
-				NodePort:       o.NodePort,
 				LoadBalancerIP: o.LoadBalancerIP,
 			},
 		},
 	}
+	s.Spec.Endpoint.SetPorts(slices.Clone(o.Ports))
+	s.Spec.Endpoint.SetNodePorts(slices.Clone(o.NodePorts))
+	return s
 }
 
 // ClientOptions describe a GatewayClient. What is zero has the default; Addresses
-// and Port have none.
+// and Ports have none.
 type ClientOptions struct {
 	// Template is what the gateway is rendered from. The default lives in
 	// LiqoNamespace.
@@ -136,26 +143,28 @@ type ClientOptions struct {
 	LiqoNamespace string
 	// MTU is the largest packet that the tunnel carries, the same at both ends.
 	MTU int
-	// Addresses and Port are where the peer's gateway server is reached.
+	// Addresses and Ports are where the peer's gateway server is reached: a port for each tunnel.
 	Addresses []string
-	Port      int32
+	Ports     []int32
 	// Protocol is UDP by default; WireGuard has no other.
 	Protocol corev1.Protocol
 }
 
 // NewGatewayClient returns the end of the tunnel that dials the other.
 func NewGatewayClient(m Metadata, o ClientOptions) *networkingv1beta1.GatewayClient {
-	return &networkingv1beta1.GatewayClient{
+	c := &networkingv1beta1.GatewayClient{
 		TypeMeta:   typeMeta("GatewayClient"),
 		ObjectMeta: m.of(GatewayName(m.RemoteClusterID), nil),
 		Spec: networkingv1beta1.GatewayClientSpec{
 			ClientTemplateRef: cmp.Or(o.Template, ClientTemplate("", o.LiqoNamespace)),
 			MTU:               cmp.Or(o.MTU, DefaultMTU),
 			Endpoint: networkingv1beta1.Endpoint{
-				Addresses: slices.Clone(o.Addresses), Port: o.Port, Protocol: cmp.Or(o.Protocol, corev1.ProtocolUDP),
+				Addresses: slices.Clone(o.Addresses), Protocol: cmp.Or(o.Protocol, corev1.ProtocolUDP),
 			},
 		},
 	}
+	c.Spec.Endpoint.SetPorts(slices.Clone(o.Ports))
+	return c
 }
 
 // NewPublicKey returns the object by which a cluster knows the key of the remote

@@ -37,10 +37,10 @@ func TestObjects(t *testing.T) {
 		peering.NewConfiguration(m, network),
 		peering.NewGatewayServer(m, peering.ServerOptions{LiqoNamespace: "liqo"}),
 		peering.NewGatewayServer(all, peering.ServerOptions{
-			Template: peering.ServerTemplate("fast", "templates"), MTU: 1400, ServiceType: corev1.ServiceTypeNodePort, Port: 51820, NodePort: 30742,
+			Template: peering.ServerTemplate("fast", "templates"), MTU: 1400, ServiceType: corev1.ServiceTypeNodePort, Ports: []int32{51820}, NodePorts: []int32{30742},
 		}),
-		peering.NewGatewayClient(m, peering.ClientOptions{LiqoNamespace: "liqo", Addresses: []string{"172.19.0.8"}, Port: 32009}),
-		peering.NewGatewayClient(all, peering.ClientOptions{Template: peering.ClientTemplate("fast", ""), MTU: 1400, Addresses: []string{"milan.example.com"}, Port: 51820}),
+		peering.NewGatewayClient(m, peering.ClientOptions{LiqoNamespace: "liqo", Addresses: []string{"172.19.0.8"}, Ports: []int32{32009}}),
+		peering.NewGatewayClient(all, peering.ClientOptions{Template: peering.ClientTemplate("fast", ""), MTU: 1400, Addresses: []string{"milan.example.com"}, Ports: []int32{51820}}),
 		peering.NewPublicKey(m, key),
 	} {
 		b, err := yaml.Marshal(o)

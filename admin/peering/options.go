@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,20 +65,20 @@ type TemplateFlags struct {
 
 // ServerFlags describe a gateway server.
 type ServerFlags struct {
-	Template       TemplateFlags
-	ServiceType    corev1.ServiceType
-	Port           int32
-	NodePort       int32
-	LoadBalancerIP string
+	Template    TemplateFlags
+	ServiceType corev1.ServiceType
+	// Ports are those of the Service, one for each tunnel; NodePorts those of the first tunnels.
+	Ports, NodePorts []int32
+	LoadBalancerIP   string
 }
 
 // ClientFlags describe a gateway client.
 type ClientFlags struct {
 	Template TemplateFlags
-	// Address and Port are where the server is reached; zero: what the server
+	// Address and Ports are where the server is reached; zero: what the server
 	// itself tells.
 	Address string
-	Port    int32
+	Ports   []int32
 }
 
 // ServiceTypes are the ways to expose a gateway server.
@@ -95,15 +96,28 @@ func (o Options) Validate() error {
 		wrong("--gw-server-service-type %q: must be LoadBalancer, NodePort or ClusterIP", s.ServiceType)
 	}
 	for _, p := range []struct {
-		flag string
-		port int32
-	}{{"--gw-server-service-port", s.Port}, {"--gw-server-service-nodeport", s.NodePort}, {"--gw-client-port", o.Client.Port}} {
-		if p.port < 0 || p.port > 65535 {
-			wrong("%s %d: must be from 1 to 65535", p.flag, p.port)
+		flag  string
+		ports []int32
+	}{{"--gw-server-service-port", s.Ports}, {"--gw-server-service-nodeport", s.NodePorts}, {"--gw-client-port", o.Client.Ports}} {
+		for i, port := range p.ports {
+			if port < 1 || port > 65535 {
+				wrong("%s %d: must be from 1 to 65535", p.flag, port)
+			} else if slices.Contains(p.ports[:i], port) {
+				wrong("%s %s: %d is there twice, and each port is a tunnel of its own", p.flag, portsText(p.ports), port)
+			}
+		}
+		if n := len(p.ports); n > MaxTunnels {
+			wrong("%s: there can be %d tunnels, and these are %d ports", p.flag, MaxTunnels, n)
 		}
 	}
-	if s.NodePort != 0 && s.ServiceType == corev1.ServiceTypeClusterIP {
-		wrong("--gw-server-service-nodeport %d: a Service of type ClusterIP has no node port; use --gw-server-service-type NodePort", s.NodePort)
+	if n := len(s.NodePorts); n > max(1, len(s.Ports)) {
+		wrong("--gw-server-service-nodeport %s: each tunnel has a port and a node port; name %d ports with --gw-server-service-port, too", portsText(s.NodePorts), n)
+	}
+	if n, m := len(s.Ports), len(o.Client.Ports); n > 0 && m > 0 && n != m {
+		wrong("--gw-server-service-port %s, --gw-client-port %s: each tunnel has one of both; name the same number", portsText(s.Ports), portsText(o.Client.Ports))
+	}
+	if len(s.NodePorts) > 0 && s.ServiceType == corev1.ServiceTypeClusterIP {
+		wrong("--gw-server-service-nodeport %s: a Service of type ClusterIP has no node port; use --gw-server-service-type NodePort", portsText(s.NodePorts))
 	}
 	if s.LoadBalancerIP != "" {
 		if _, err := netip.ParseAddr(s.LoadBalancerIP); err != nil {
@@ -117,6 +131,15 @@ func (o Options) Validate() error {
 		wrong("--gw-client-address %q: must be an IP address or a DNS name, without a port (that is --gw-client-port)", a)
 	}
 	return errors.Join(errs...)
+}
+
+// portsText is how ports are written in flags.
+func portsText(ports []int32) string {
+	texts := make([]string, len(ports))
+	for i, p := range ports {
+		texts[i] = strconv.Itoa(int(p))
+	}
+	return strings.Join(texts, ",")
 }
 
 // hostName is what the API takes for a DNS name.

@@ -285,7 +285,7 @@ func (e *end) checkGateway(ctx context.Context) error {
 		return err
 	}
 	e.defaults = installed.Gateway
-	return e.checkNodePort(ctx)
+	return e.checkNodePorts(ctx)
 }
 
 // checkNodeAddresses fails where the client would dial a node of its own cluster: networks
@@ -373,40 +373,38 @@ func sharedAddress(dialled, others []corev1.Node) (address, node, other string) 
 // tells.
 const minNodePort, maxNodePort = 30000, 32767
 
-// checkNodePort finds out whether the node port can be had, by a Service that is
-// never made.
-func (e *end) checkNodePort(ctx context.Context) error {
-	port := e.options.Server.NodePort
-	if port == 0 || e.hasNodePort(port) {
-		return nil
-	}
-	if !e.options.SkipValidation && (port < minNodePort || port > maxNodePort) {
-		return e.Errorf("--gw-server-service-nodeport %d: node ports are normally from %d to %d; nothing was changed; if this cluster has another range, add --skip-validation",
-			port, minNodePort, maxNodePort)
-	}
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "liqoctl-check-", Namespace: e.LiqoNamespace},
-		Spec: corev1.ServiceSpec{
-			Type:  corev1.ServiceTypeNodePort,
-			Ports: []corev1.ServicePort{{Port: DefaultServicePort, NodePort: port, Protocol: corev1.ProtocolUDP}},
-		},
-	}
-	err := e.write.Create(ctx, service, client.DryRunAll)
-	if apierrors.IsInvalid(err) {
-		return e.Errorf("--gw-server-service-nodeport %d: %w; nothing was changed; choose another port, or 0 for any free port", port, why(err))
+// checkNodePorts finds out whether node ports can be had, by Services that are never
+// made.
+func (e *end) checkNodePorts(ctx context.Context) error {
+	for _, port := range e.options.Server.NodePorts {
+		if e.hasNodePort(port) {
+			continue
+		}
+		if !e.options.SkipValidation && (port < minNodePort || port > maxNodePort) {
+			return e.Errorf("--gw-server-service-nodeport %d: node ports are normally from %d to %d; nothing was changed; if this cluster has another range, add --skip-validation",
+				port, minNodePort, maxNodePort)
+		}
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "liqoctl-check-", Namespace: e.LiqoNamespace},
+			Spec: corev1.ServiceSpec{
+				Type:  corev1.ServiceTypeNodePort,
+				Ports: []corev1.ServicePort{{Port: DefaultServicePort, NodePort: port, Protocol: corev1.ProtocolUDP}},
+			},
+		}
+		err := e.write.Create(ctx, service, client.DryRunAll)
+		if apierrors.IsInvalid(err) {
+			return e.Errorf("--gw-server-service-nodeport %d: %w; nothing was changed; choose another port, or 0 for any free port", port, why(err))
+		}
 	}
 	return nil // if Services may not be created there, the condition of the gateway says so
 }
 
 // hasNodePort tells whether the gateway server has the port already.
 func (e *end) hasNodePort(port int32) bool {
-	for _, g := range e.found.servers {
+	return slices.ContainsFunc(e.found.servers, func(g *gateway) bool {
 		s := g.server
-		if s.Spec.Endpoint.NodePort == port || s.Status.Endpoint != nil && s.Status.Endpoint.Port == port {
-			return true
-		}
-	}
-	return false
+		return slices.Contains(s.Spec.Endpoint.AllNodePorts(), port) || s.Status.Endpoint != nil && slices.Contains(s.Status.Endpoint.AllPorts(), port)
+	})
 }
 
 // why is what an API server rejects in an object, without the name of the object, which was

@@ -115,7 +115,7 @@ func TestHandMadeClientAmongTwinNodes(t *testing.T) {
 			dialling.id, server.id, dialling.namespace = "rome", "milan", "liqo-tenant-milan"
 			server.defaults.ServerServiceType = corev1.ServiceTypeNodePort
 			if tt.dials != "" {
-				o := NewGatewayClient(dialling.metadata(""), ClientOptions{LiqoNamespace: "liqo", Addresses: []string{tt.dials}, Port: 30742})
+				o := NewGatewayClient(dialling.metadata(""), ClientOptions{LiqoNamespace: "liqo", Addresses: []string{tt.dials}, Ports: []int32{30742}})
 				if err := dialling.Client.Create(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}

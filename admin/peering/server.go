@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +25,7 @@ import (
 //	GatewayServer                            done
 //	none                                     created
 //	as the flags say, or none were given     left as it is
-//	another MTU or template                  changed
+//	another MTU, template or other tunnels   changed
 //	exposed in another way                   deleted, and created when all of it is gone
 func (e *end) setUpServer() *step {
 	s := &step{in: e.Cluster, waiting: "Setting up gateway server", done: "Gateway server correctly set up", clues: e.gatewayClues}
@@ -72,10 +74,14 @@ func (e *end) setUpServer() *step {
 // cluster.
 func (e *end) newServer(name string, ref corev1.ObjectReference) *networkingv1beta1.GatewayServer {
 	f, d := e.options.Server, e.defaults
+	ports := f.Ports
+	if len(ports) == 0 {
+		ports = []int32{d.ServerServicePort}
+	}
 	return NewGatewayServer(e.metadata(name), ServerOptions{
 		Template: ref, MTU: cmp.Or(e.options.MTU, d.MTU),
-		ServiceType: cmp.Or(f.ServiceType, d.ServerServiceType), Port: cmp.Or(f.Port, d.ServerServicePort),
-		NodePort: f.NodePort, LoadBalancerIP: f.LoadBalancerIP,
+		ServiceType: cmp.Or(f.ServiceType, d.ServerServiceType), Ports: ports,
+		NodePorts: f.NodePorts, LoadBalancerIP: f.LoadBalancerIP,
 	})
 }
 
@@ -89,33 +95,51 @@ func (o *Options) successor(old *networkingv1beta1.GatewayServer, ref corev1.Obj
 	}
 	s.Spec.ServerTemplateRef = ref
 	s.Spec.MTU = cmp.Or(o.MTU, s.Spec.MTU)
-	e, f := &s.Spec.Endpoint, o.Server
-	if f.ServiceType != "" && f.ServiceType != e.ServiceType { // what goes with the other type
-		e.ServiceType, e.NodePort, e.NodePorts, e.LoadBalancerIP = f.ServiceType, 0, nil, ""
-	}
-	if f.Port != 0 {
-		e.Port, e.Ports = f.Port, nil
-	}
-	if f.NodePort != 0 {
-		e.NodePort, e.NodePorts = f.NodePort, nil
-	}
-	e.LoadBalancerIP = cmp.Or(f.LoadBalancerIP, e.LoadBalancerIP)
+	o.Server.change(&s.Spec.Endpoint)
 	return s
 }
 
-// movedFrom tells whether the flags ask for another way to be reached than a
-// GatewayServer has. What was not asked for may be anything.
-func (f ServerFlags) movedFrom(have networkingv1beta1.ServerEndpoint) bool {
-	port, nodePort := have.Port, have.NodePort
-	if len(have.Ports) > 0 {
-		port = have.Ports[0]
+// change makes an endpoint what the flags say of it.
+func (f ServerFlags) change(e *networkingv1beta1.ServerEndpoint) {
+	if f.ServiceType != "" && f.ServiceType != e.ServiceType { // what goes with the other type
+		e.ServiceType, e.NodePort, e.NodePorts, e.LoadBalancerIP = f.ServiceType, 0, nil, ""
 	}
-	if len(have.NodePorts) > 0 {
-		nodePort = have.NodePorts[0]
+	if have := e.AllPorts(); len(f.Ports) > 0 && !slices.Equal(f.Ports, have) {
+		e.SetNodePorts(keptNodePorts(f.Ports, have, e.AllNodePorts()))
+		e.SetPorts(f.Ports)
+	}
+	if len(f.NodePorts) > 0 && !slices.Equal(f.NodePorts, e.AllNodePorts()) {
+		e.SetNodePorts(f.NodePorts)
+	}
+	e.LoadBalancerIP = cmp.Or(f.LoadBalancerIP, e.LoadBalancerIP)
+}
+
+// keptNodePorts are the node ports of a spec after a change of its ports: each stays with
+// its port, and that of the first with another first one. A spec can only name those of
+// the first tunnels; what it does not name the controllers keep.
+func keptNodePorts(ports, before, nodePorts []int32) (kept []int32) {
+	for n, p := range ports {
+		i := slices.Index(before, p)
+		if i < 0 && n == 0 && len(before) > 0 && !slices.Contains(ports, before[0]) {
+			i = 0
+		}
+		if i < 0 || i >= len(nodePorts) {
+			break
+		}
+		kept = append(kept, nodePorts[i])
+	}
+	return kept
+}
+
+// movedFrom tells whether the flags ask for another way to be reached than a
+// GatewayServer has. What was not asked for may be anything. Tunnels besides the first
+// come and go in place.
+func (f ServerFlags) movedFrom(have networkingv1beta1.ServerEndpoint) bool {
+	another := func(asked, have []int32) bool {
+		return len(asked) > 0 && (len(have) == 0 || have[0] != asked[0])
 	}
 	return f.ServiceType != "" && f.ServiceType != have.ServiceType ||
-		f.Port != 0 && f.Port != port ||
-		f.NodePort != 0 && f.NodePort != nodePort ||
+		another(f.Ports, have.AllPorts()) || another(f.NodePorts, have.AllNodePorts()) ||
 		f.LoadBalancerIP != "" && f.LoadBalancerIP != have.LoadBalancerIP
 }
 
@@ -127,7 +151,8 @@ func (e *end) changeServer(ctx context.Context, live *networkingv1beta1.GatewayS
 	if e.options.Server.Template != (TemplateFlags{}) && !sameTemplate(live.Spec.ServerTemplateRef, ref) {
 		live.Spec.ServerTemplateRef = ref
 	}
-	if live.Spec.MTU == before.Spec.MTU && live.Spec.ServerTemplateRef == before.Spec.ServerTemplateRef {
+	e.options.Server.change(&live.Spec.Endpoint)
+	if equality.Semantic.DeepEqual(live.Spec, before.Spec) {
 		return nil
 	}
 	name := serverGateway(live).String()
@@ -189,6 +214,11 @@ func (e *end) exposed() *step {
 		e.endpoint = g.server.Status.Endpoint
 		if e.endpoint == nil || len(e.endpoint.Addresses) == 0 {
 			return g.String() + " has no address in its status.endpoint", nil
+		}
+		if c := meta.FindStatusCondition(g.conditions(), string(networkingv1beta1.ConditionAllPortsServed)); c != nil && c.Status == metav1.ConditionFalse {
+			s.note(progress.Warning, fmt.Sprintf("%s: %s", g, c.Message))
+		} else if have, want := len(e.endpoint.AllPorts()), len(g.server.Spec.Endpoint.AllPorts()); want > 0 && have != want && !g.foreign() {
+			return fmt.Sprintf("%s has %d ports in its status.endpoint, and %d in its spec", g, have, want), nil
 		}
 		return "", nil
 	}

@@ -27,14 +27,17 @@ func TestMovedFrom(t *testing.T) {
 		want  bool
 	}{
 		{"no flags", have, ServerFlags{}, false},
-		{"the same", have, ServerFlags{ServiceType: "NodePort", Port: 51840, NodePort: 30742}, false},
+		{"the same", have, ServerFlags{ServiceType: "NodePort", Ports: []int32{51840}, NodePorts: []int32{30742}}, false},
 		{"a template is no endpoint", have, ServerFlags{Template: TemplateFlags{Name: "fast"}}, false},
 		{"another type", have, ServerFlags{ServiceType: "LoadBalancer"}, true},
-		{"another port", have, ServerFlags{Port: 51841}, true},
-		{"another node port", have, ServerFlags{NodePort: 30743}, true},
+		{"another port", have, ServerFlags{Ports: []int32{51841}}, true},
+		{"another node port", have, ServerFlags{NodePorts: []int32{30743}}, true},
 		{"an address", have, ServerFlags{LoadBalancerIP: "192.0.2.1"}, true},
-		{"the first of several", several, ServerFlags{Port: 51840, NodePort: 30742}, false},
-		{"none of several", several, ServerFlags{Port: 51839}, true},
+		{"the first of several", several, ServerFlags{Ports: []int32{51840}, NodePorts: []int32{30742}}, false},
+		{"one more", have, ServerFlags{Ports: []int32{51840, 51841}, NodePorts: []int32{30742, 30743}}, false},
+		{"one before it", have, ServerFlags{Ports: []int32{51839, 51840}}, true},
+		{"another second", several, ServerFlags{Ports: []int32{51840, 51842}}, false},
+		{"none of several", several, ServerFlags{Ports: []int32{51839}}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := tt.flags.movedFrom(tt.have); got != tt.want {
@@ -60,8 +63,8 @@ func TestSuccessor(t *testing.T) {
 		mtu   int
 	}{
 		{"another type has no node port", Options{Server: ServerFlags{ServiceType: "LoadBalancer"}}, networkingv1beta1.ServerEndpoint{Port: 51000, ServiceType: "LoadBalancer"}, 1400},
-		{"another port keeps the node port", Options{Server: ServerFlags{Port: 51840}}, networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: "NodePort", NodePort: 30742}, 1400},
-		{"all", Options{MTU: 1300, Server: ServerFlags{ServiceType: "LoadBalancer", Port: 1, NodePort: 30001, LoadBalancerIP: "192.0.2.1"}},
+		{"another port keeps the node port", Options{Server: ServerFlags{Ports: []int32{51840}}}, networkingv1beta1.ServerEndpoint{Port: 51840, ServiceType: "NodePort", NodePort: 30742}, 1400},
+		{"all", Options{MTU: 1300, Server: ServerFlags{ServiceType: "LoadBalancer", Ports: []int32{1}, NodePorts: []int32{30001}, LoadBalancerIP: "192.0.2.1"}},
 			networkingv1beta1.ServerEndpoint{Port: 1, ServiceType: "LoadBalancer", NodePort: 30001, LoadBalancerIP: "192.0.2.1"}, 1300},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,6 +74,35 @@ func TestSuccessor(t *testing.T) {
 				Spec: networkingv1beta1.GatewayServerSpec{ServerTemplateRef: ref, MTU: tt.mtu, Endpoint: tt.want, SecretRef: old.Spec.SecretRef, ServiceLabels: old.Spec.ServiceLabels},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTunnelsChangeInPlace(t *testing.T) {
+	one := networkingv1beta1.ServerEndpoint{Port: 500, ServiceType: "NodePort", NodePort: 30500}
+	three := networkingv1beta1.ServerEndpoint{Ports: []int32{500, 501, 502}, ServiceType: "NodePort", NodePorts: []int32{30500, 30501, 30502}}
+	for _, tt := range []struct {
+		name  string
+		have  networkingv1beta1.ServerEndpoint
+		flags ServerFlags
+		want  networkingv1beta1.ServerEndpoint
+	}{
+		{"no flags", three, ServerFlags{}, three},
+		{"a list of one stays", networkingv1beta1.ServerEndpoint{Ports: []int32{500}}, ServerFlags{Ports: []int32{500}}, networkingv1beta1.ServerEndpoint{Ports: []int32{500}}},
+		{"more", one, ServerFlags{Ports: []int32{500, 501}}, networkingv1beta1.ServerEndpoint{Ports: []int32{500, 501}, ServiceType: "NodePort", NodePort: 30500}},
+		{"more, with node ports", one, ServerFlags{Ports: []int32{500, 501}, NodePorts: []int32{30500, 30501}},
+			networkingv1beta1.ServerEndpoint{Ports: []int32{500, 501}, ServiceType: "NodePort", NodePorts: []int32{30500, 30501}}},
+		{"fewer", three, ServerFlags{Ports: []int32{500}}, one},
+		{"one in between less", three, ServerFlags{Ports: []int32{500, 502}},
+			networkingv1beta1.ServerEndpoint{Ports: []int32{500, 502}, ServiceType: "NodePort", NodePorts: []int32{30500, 30502}}},
+		{"one in between more", three, ServerFlags{Ports: []int32{500, 503, 501}}, networkingv1beta1.ServerEndpoint{Ports: []int32{500, 503, 501}, ServiceType: "NodePort", NodePort: 30500}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := *tt.have.DeepCopy()
+			tt.flags.change(&got)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -27,7 +27,7 @@ shows.`,
 	g.add(cmd, peering.DefaultClientTemplateType, peering.DefaultClientTemplateName)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&o.Addresses, "addresses", nil, "`ADDRESS` or DNS name of the gateway server; of several the first is used")
-	portFlag(fs, &o.Port, "port", "`PORT` of the gateway server")
+	portsFlag(fs, &o.Ports, "port", "`PORT` of the gateway server, one for each of its tunnels, separated by commas")
 	fs.StringVar((*string)(&o.Protocol), "protocol", string(corev1.ProtocolUDP), "`PROTOCOL` of the tunnel: UDP")
 	require(cmd, "addresses", "port")
 	complete(cmd, "protocol", string(corev1.ProtocolUDP))
@@ -36,11 +36,11 @@ shows.`,
 		if o.Protocol = corev1.Protocol(strings.ToUpper(string(o.Protocol))); o.Protocol != corev1.ProtocolUDP {
 			return fmt.Errorf("--protocol %s: WireGuard supports only UDP", o.Protocol)
 		}
-		if o.Port == 0 {
+		if len(o.Ports) == 0 {
 			return errors.New("--port 0: must be from 1 to 65535")
 		}
 		for _, address := range o.Addresses {
-			flags := peering.Options{MTU: g.mtu, Client: peering.ClientFlags{Address: address, Port: o.Port}}
+			flags := peering.Options{MTU: g.mtu, Client: peering.ClientFlags{Address: address, Ports: o.Ports}}
 			if err := flags.Validate(); err != nil {
 				return renamed(err)
 			}

@@ -26,8 +26,8 @@ GatewayClient must reach. Its status shows the address and the port.`,
 	fs := cmd.Flags()
 	var exposed string
 	fs.StringVar(&exposed, "service-type", "", "`TYPE` of the Service: LoadBalancer, NodePort or ClusterIP (default that of the installation, LoadBalancer)")
-	portFlag(fs, &o.Port, "port", "`PORT` of the Service (default that of the installation, 51840)")
-	portFlag(fs, &o.NodePort, "node-port", "node `PORT` of a Service of type NodePort (default any free one)")
+	portsFlag(fs, &o.Ports, "port", "`PORT` of the Service; several separated by commas are as many tunnels (default that of the installation, 51840)")
+	portsFlag(fs, &o.NodePorts, "node-port", "node `PORT` of a Service of type NodePort, one for each tunnel (default any free one)")
 	fs.StringVar(&o.LoadBalancerIP, "load-balancer-ip", "", "`ADDRESS` to request for a Service of type LoadBalancer (default any)")
 	complete(cmd, "service-type", serviceTypes()...)
 	c.addWait(cmd, "the gateway runs, has keys, and an address for the other cluster")
@@ -36,7 +36,7 @@ GatewayClient must reach. Its status shows the address and the port.`,
 		if o.ServiceType, err = serviceType(exposed); err != nil {
 			return renamed(err)
 		}
-		flags := peering.Options{MTU: g.mtu, Server: peering.ServerFlags{ServiceType: o.ServiceType, Port: o.Port, NodePort: o.NodePort, LoadBalancerIP: o.LoadBalancerIP}}
+		flags := peering.Options{MTU: g.mtu, Server: peering.ServerFlags{ServiceType: o.ServiceType, Ports: o.Ports, NodePorts: o.NodePorts, LoadBalancerIP: o.LoadBalancerIP}}
 		if err := flags.Validate(); err != nil {
 			return renamed(err)
 		}
@@ -63,8 +63,8 @@ func completeServer(o *peering.ServerOptions, installed access.Installation) {
 	if o.ServiceType == "" {
 		o.ServiceType = installed.Gateway.ServerServiceType
 	}
-	if o.Port == 0 {
-		o.Port = installed.Gateway.ServerServicePort
+	if len(o.Ports) == 0 {
+		o.Ports = []int32{installed.Gateway.ServerServicePort}
 	}
 }
 

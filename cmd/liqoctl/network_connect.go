@@ -44,6 +44,10 @@ not given change nothing. Objects with other names, or in another namespace, are
 If the flags expose the gateway server in another way, it is deleted and created again. Clusters that are connected in
 the opposite direction stay connected that way.
 
+With several ports, --gw-server-service-port 51840,51841,51842, there is a tunnel for each, which share the traffic: one
+may not be enough where a provider limits each flow. The client dials as many. Repeated with more or fewer ports after
+the first, the command adds or removes tunnels of a connection; the others keep their node ports.
+
 With -o, both ends of the connection are printed on stdout, as 'liqoctl info peer' prints them, under "local" and
 "remote". Progress always goes to stderr.`,
 		Example: `  liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml \
@@ -53,6 +57,10 @@ With -o, both ends of the connection are printed on stdout, as 'liqoctl info pee
   liqoctl network connect --context rome --remote-context milan --wait \
     --gw-server-service-type NodePort --gw-server-service-nodeport 30742 \
     --gw-client-address 203.0.113.7 --gw-client-port 51840
+
+  # Four tunnels instead of one.
+  liqoctl network connect --context rome --remote-context milan --wait \
+    --gw-server-service-port 51840,51841,51842,51843
 
   # In a script: print the state of the connection.
   liqoctl network connect --context rome --remote-context milan --wait -o json \
@@ -138,12 +146,12 @@ func (f *connectFlags) addGateways(cmd *cobra.Command) {
 	f.given = fs.Changed
 	addTemplate(fs, "gw-server", &f.server.Template, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
 	fs.StringVar(&f.serviceType, "gw-server-service-type", "", "`TYPE` of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default that of the installation, LoadBalancer)")
-	portFlag(fs, &f.server.Port, "gw-server-service-port", "`PORT` of the gateway server's Service (default that of the installation, 51840)")
-	portFlag(fs, &f.server.NodePort, "gw-server-service-nodeport", "node `PORT` of a Service of type NodePort or LoadBalancer (default any free one)")
+	portsFlag(fs, &f.server.Ports, "gw-server-service-port", "`PORT` of the gateway server's Service; several separated by commas are as many tunnels (default that of the installation, 51840)")
+	portsFlag(fs, &f.server.NodePorts, "gw-server-service-nodeport", "node `PORT` of a Service of type NodePort or LoadBalancer, one for each tunnel (default any free one)")
 	fs.StringVar(&f.server.LoadBalancerIP, "gw-server-service-loadbalancerip", "", "`ADDRESS` to request for a Service of type LoadBalancer (default any)")
 	addTemplate(fs, "gw-client", &f.client.Template, peering.DefaultClientTemplateType, peering.DefaultClientTemplateName)
 	fs.StringVar(&f.client.Address, "gw-client-address", "", "`ADDRESS`, or DNS name, at which the client reaches the server (default the one in the server's status)")
-	portFlag(fs, &f.client.Port, "gw-client-port", "`PORT` at which the client reaches the server (default the one in the server's status)")
+	portsFlag(fs, &f.client.Ports, "gw-client-port", "`PORT` at which the client reaches the server, one for each tunnel (default those in the server's status)")
 	fs.IntVar(&f.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default that of the installation, 1340)")
 	fs.BoolVar(&f.disableSharingKeys, "disable-sharing-keys", false, "do not give each cluster the public key of the other: you do it yourself")
 	complete(cmd, "gw-server-service-type", serviceTypes()...)
@@ -173,14 +181,14 @@ func (f *connectFlags) zeros() error {
 	var errs []error
 	for _, n := range []struct {
 		flag  string
-		value int
+		zero  bool
 		bound string
 	}{
-		{"gw-server-service-port", int(f.server.Port), "from 1 to 65535"},
-		{"gw-client-port", int(f.client.Port), "from 1 to 65535"},
-		{"mtu", f.mtu, fmt.Sprintf("from %d to %d", peering.MinMTU, peering.MaxMTU)},
+		{"gw-server-service-port", len(f.server.Ports) == 0, "from 1 to 65535"},
+		{"gw-client-port", len(f.client.Ports) == 0, "from 1 to 65535"},
+		{"mtu", f.mtu == 0, fmt.Sprintf("from %d to %d", peering.MinMTU, peering.MaxMTU)},
 	} {
-		if n.value == 0 && f.given(n.flag) {
+		if n.zero && f.given(n.flag) {
 			errs = append(errs, fmt.Errorf("--%s 0: must be %s", n.flag, n.bound))
 		}
 	}

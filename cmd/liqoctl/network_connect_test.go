@@ -19,8 +19,8 @@ func TestConnectFlags(t *testing.T) {
 		"--mtu=1400 --disable-sharing-keys --wait --timeout=1s --skip-validation"
 	wantAll := peering.Options{
 		Timeout: time.Second, UntilTimeout: true, Wait: true, SkipValidation: true, DisableSharingKeys: true, MTU: 1400,
-		Server: peering.ServerFlags{Template: peering.TemplateFlags{Type: "a/v1/servers", Name: "s", Namespace: "sn"}, ServiceType: "NodePort", Port: 51000, NodePort: 30742},
-		Client: peering.ClientFlags{Template: peering.TemplateFlags{Type: "a/v1/clients", Name: "c", Namespace: "cn"}, Address: "192.0.2.1", Port: 1},
+		Server: peering.ServerFlags{Template: peering.TemplateFlags{Type: "a/v1/servers", Name: "s", Namespace: "sn"}, ServiceType: "NodePort", Ports: []int32{51000}, NodePorts: []int32{30742}},
+		Client: peering.ClientFlags{Template: peering.TemplateFlags{Type: "a/v1/clients", Name: "c", Namespace: "cn"}, Address: "192.0.2.1", Ports: []int32{1}},
 	}
 	for _, tt := range []struct {
 		name string
@@ -32,10 +32,13 @@ func TestConnectFlags(t *testing.T) {
 		{name: "all", args: all, want: wantAll},
 		{name: "all, as they were called", args: strings.ReplaceAll(all, "--gw-", "--"), want: wantAll},
 		{name: "as they were called before that", args: "--server-service-type nodeport --server-port 51000 --node-port 30742 --timeout 1s",
-			want: peering.Options{Timeout: time.Second, UntilTimeout: true, Server: peering.ServerFlags{ServiceType: "NodePort", Port: 51000, NodePort: 30742}}},
+			want: peering.Options{Timeout: time.Second, UntilTimeout: true, Server: peering.ServerFlags{ServiceType: "NodePort", Ports: []int32{51000}, NodePorts: []int32{30742}}}},
 		{name: "an address of the load balancer", args: "--load-balancer-ip 192.0.2.7 --timeout 1s",
 			want: peering.Options{Timeout: time.Second, UntilTimeout: true, Server: peering.ServerFlags{LoadBalancerIP: "192.0.2.7"}}},
 		{name: "an unknown type", args: "--gw-server-service-type ExternalName", err: `--gw-server-service-type "ExternalName": must be LoadBalancer, NodePort, ClusterIP`},
+		{name: "several tunnels", args: "--gw-server-service-port 51840,51841 --gw-server-service-nodeport 30742,30743 --gw-client-port 1,2 --timeout 1s",
+			want: peering.Options{Timeout: time.Second, UntilTimeout: true, Server: peering.ServerFlags{Ports: []int32{51840, 51841}, NodePorts: []int32{30742, 30743}}, Client: peering.ClientFlags{Ports: []int32{1, 2}}}},
+		{name: "a zero among ports", args: "--gw-server-service-port 51840,51841 --gw-server-service-nodeport 30742,0", err: "--gw-server-service-nodeport 0: must be from 1 to 65535"},
 		{name: "zeros", args: "--server-port 0 --gw-client-port 0 --mtu 0 --node-port 0",
 			err: "--gw-server-service-port 0: must be from 1 to 65535\n--gw-client-port 0: must be from 1 to 65535\n--mtu 0: must be from 576 to 65455"},
 		{name: "an MTU that is too large", args: "--mtu 70000", err: "--mtu 70000: must be from 576 to 65455"},
@@ -79,6 +82,7 @@ func TestNetworkRefuses(t *testing.T) {
 		{"network init --kubeconfig nowhere", remoteMissing},
 		{"network connect --kubeconfig nowhere --remote-context milan --gw-server-service-nodeport=", "kubeconfig nowhere cannot be read"},
 		{"network connect --kubeconfig nowhere --gw-server-service-nodeport any", `"any": must be a whole number`},
+		{"network connect --kubeconfig nowhere --gw-client-port 30742,any", `"30742,any": must be a whole number, or several separated by commas`},
 		{"network connect --kubeconfig nowhere", remoteMissing},
 		{"network disconnect --kubeconfig nowhere", remoteMissing},
 		{"network reset --kubeconfig nowhere --skip-confirm", remoteMissing},

@@ -3,38 +3,42 @@ package main
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
 
-// port is the value of a flag that names a port. Empty is 0, which leaves the choice to
-// others, as Liqo's flags have it.
-type port int32
+// ports is the value of a flag that names a port, or several, one for each tunnel. Empty
+// and 0 leave the choice to others, as Liqo's flags have it.
+type ports []int32
 
-// portFlag adds a flag that names a port.
-func portFlag(fs *pflag.FlagSet, p *int32, name, usage string) { fs.Var((*port)(p), name, usage) }
+// portsFlag adds a flag that names ports.
+func portsFlag(fs *pflag.FlagSet, p *[]int32, name, usage string) { fs.Var((*ports)(p), name, usage) }
 
 // Set implements pflag.Value.
-func (p *port) Set(text string) error {
-	if text == "" {
-		*p = 0
+func (p *ports) Set(text string) error {
+	*p = nil
+	if text == "" || text == "0" {
 		return nil
 	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil {
-		return fmt.Errorf("%q is not a number", text)
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", word)
+		}
+		*p = append(*p, int32(n))
 	}
-	*p = port(n)
 	return nil
 }
 
 // String implements pflag.Value. The default is said in words.
-func (p *port) String() string {
-	if *p == 0 {
-		return ""
+func (p *ports) String() string {
+	words := make([]string, len(*p))
+	for i, n := range *p {
+		words[i] = strconv.Itoa(int(n))
 	}
-	return strconv.Itoa(int(*p))
+	return strings.Join(words, ",")
 }
 
 // Type implements pflag.Value.
-func (p *port) Type() string { return "int32" }
+func (p *ports) Type() string { return "ports" }

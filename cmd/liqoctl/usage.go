@@ -255,7 +255,7 @@ func plainValueError(invalid *pflag.InvalidValueError, err error) error {
 	takes := map[string]string{
 		"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "uint": "a whole number from 0 on", "uint16": "a number from 0 to 65535",
 		"uint32": "a whole number from 0 on", "uint64": "a whole number from 0 on", "bool": "true or false", "duration": "a time, such as 30s, 5m or 1h30m",
-		"stringToString": "key=value, several separated by commas",
+		"ports": "a whole number, or several separated by commas", "stringToString": "key=value, several separated by commas",
 	}[invalid.GetFlag().Value.Type()]
 	if takes == "" {
 		return err
