@@ -231,7 +231,7 @@ var cases = []testCase{
 	}, "", Failed},
 	{"one too many", "gateways", func(w *world) { w.server.peer.Surplus = []string{"GatewayServer default/rome"} }, remote, Warning},
 	{"several ports", "gateways", func(w *world) {
-		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionAllPortsServed, networkingv1beta1.ReasonFirstPortOnly, "of 3 ports the first is used")
+		isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionAllPortsServed, networkingv1beta1.ReasonFirstPortOnly, "the template has one port")
 	}, remote, Warning},
 
 	{"not found", "template", func(w *world) {
@@ -361,6 +361,20 @@ var cases = []testCase{
 		w.client.tunnel().TxInitiations += 2
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
 	}, local, Failed},
+	{"other ports", "endpoint", func(w *world) {
+		w.silence()
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"198.51.100.7"}, Ports: []int32{31000, 31001}}
+	}, local, Warning},
+	{"fewer tunnels", "endpoint", func(w *world) { w.server.gateway().Endpoint.SetPorts([]int32{32009, 32010}) }, local, Warning},
+	{"as many tunnels", "endpoint", func(w *world) {
+		w.server.gateway().Endpoint.SetPorts([]int32{32009, 32010})
+		w.client.gateway().Endpoint = w.server.gateway().Endpoint
+	}, "", OK},
+	{"fewer tunnels through a NAT", "endpoint", func(w *world) {
+		w.server.gateway().Endpoint.SetPorts([]int32{32009, 32010})
+		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"203.0.113.20"}, Port: 31000}
+		w.client.after.DataPlane.Tunnel.Endpoint = netip.MustParseAddrPort("203.0.113.20:31000")
+	}, local, Warning},
 	{"a name, and it works", "endpoint", func(w *world) {
 		w.client.gateway().Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"gw.milan.example.org"}, Port: 32009}
 	}, local, Warning},

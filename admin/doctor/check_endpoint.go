@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func endpointText(e *networkingv1beta1.Endpoint) string {
 	}
 	var texts []string
 	for _, a := range e.Addresses {
-		texts = append(texts, hostPort(a, portOf(e)))
+		texts = append(texts, hostPort(a, e.AllPorts()...))
 	}
 	if len(texts) == 0 {
 		return "no address yet"
@@ -66,11 +67,20 @@ func endpointText(e *networkingv1beta1.Endpoint) string {
 	return strings.Join(texts, " or ")
 }
 
-func hostPort(host string, port int32) string {
+// hostPort is a host with the ports of the tunnels.
+func hostPort(host string, ports ...int32) string {
 	if a, err := netip.ParseAddr(host); err == nil {
-		return netip.AddrPortFrom(a, uint16(port)).String()
+		host = a.String()
 	}
-	return host + ":" + strconv.Itoa(int(port))
+	return net.JoinHostPort(host, portsText(ports))
+}
+
+func portsText(ports []int32) string {
+	texts := make([]string, len(ports))
+	for i, p := range ports {
+		texts[i] = strconv.Itoa(int(p))
+	}
+	return strings.Join(texts, ",")
 }
 
 // endpoints compares what the client dials with where the server is.
@@ -91,10 +101,19 @@ func endpoints(p *peering) []Finding {
 	if at == nil || len(at.Addresses) == 0 {
 		return []Finding{skip("the server has no endpoint yet")}
 	}
-	if reachesBy(dials, at) {
+	reached, there := client.hasReached(dials), reachesBy(dials, at)
+	if here, has := dials.AllPorts(), at.AllPorts(); there && !slices.Equal(here, has) || reached && len(here) != len(has) {
+		f := warn("the client dials %s, and the server has other tunnels: %s", endpointText(dials), endpointText(at)).on(object).in(client.cluster).
+			because("each port is a tunnel, and those that only one side has carry nothing")
+		if there {
+			return []Finding{f.fix("have the client dial the same ports: %s", client.dialCommand("", has))}
+		}
+		return []Finding{f.fix("name a port for each with 'liqoctl network connect --gw-client-port', and forward them")}
+	}
+	if there {
 		return []Finding{pass("the client dials %s, where the server is", endpointText(dials))}
 	}
-	if client.hasReached(dials) {
+	if reached {
 		return []Finding{pass("the client reaches the server at %s, which something in between, such as a NAT, translates to %s", endpointText(dials), endpointText(at))}
 	}
 	if client.after == nil && client.connected() {
@@ -108,7 +127,7 @@ func endpoints(p *peering) []Finding {
 		if len(addressesOf(dials)) < len(dials.Addresses) {
 			return []Finding{f.fix("see that the name has the address %s, and that the port is %d", learnt.Addr(), learnt.Port())}
 		}
-		return []Finding{f.fix("set what the client dials to what works: %s", client.dialCommand(learnt.Addr().Unmap().String(), int32(learnt.Port())))}
+		return []Finding{f.fix("set what the client dials to what works: %s", client.dialCommand(learnt.Addr().Unmap().String(), client.worksAt(learnt)))}
 	}
 	return []Finding{f.because("the server's endpoint has changed, somebody has set another one by hand, or a NAT or DNS name leads from the one to the other").
 		fix("%s", client.redial(server))}
@@ -118,8 +137,12 @@ func endpoints(p *peering) []Finding {
 // be known: behind a NAT only the port can.
 func (e *end) redial(server *end) string {
 	dials, at := e.gateway().Endpoint, server.gateway().Endpoint
-	if portOf(dials) != portOf(at) {
-		return fmt.Sprintf("unless something in between forwards port %d to %d, correct the port: %s", portOf(dials), portOf(at), e.dialCommand("", portOf(at)))
+	if here, there := dials.AllPorts(), at.AllPorts(); portOf(dials) != portOf(at) {
+		port := "port"
+		if len(here) > 1 || len(there) > 1 {
+			port = "ports"
+		}
+		return fmt.Sprintf("unless something in between forwards %s %s to %s, correct the %s: %s", port, portsText(here), portsText(there), port, e.dialCommand("", there))
 	}
 	address := e.elsewhere(at)
 	if address == "" {
@@ -127,7 +150,7 @@ func (e *end) redial(server *end) string {
 			server.gateway(), e.nodeAt(at).what)
 	}
 	return fmt.Sprintf("without such a NAT or name, make the client dial the address in the status of the %s: %s; otherwise check that it still leads there",
-		server.gateway(), e.dialCommand(address, portOf(at)))
+		server.gateway(), e.dialCommand(address, at.AllPorts()))
 }
 
 // elsewhere is the first address of an endpoint that is not that of a node of this end's
@@ -166,17 +189,39 @@ func (e *end) dialThere(server *end) string {
 		return other
 	}
 	return fmt.Sprintf("make the client dial the address in the status of the %s: %s; if that cannot be reached from this cluster, %s",
-		server.gateway(), e.dialCommand(e.elsewhere(at), portOf(at)), other)
+		server.gateway(), e.dialCommand(e.elsewhere(at), at.AllPorts()), other)
 }
 
-// dialCommand is a command that has the client dial something else. Without an
-// address that stays.
-func (e *end) dialCommand(address string, port int32) string {
-	g, addresses := e.gateway(), ""
+// dialCommand is a command that has the client dial something else. What is not given
+// stays.
+func (e *end) dialCommand(address string, ports []int32) string {
+	g := e.gateway()
+	var fields []string
 	if address != "" {
-		addresses = fmt.Sprintf("\"addresses\":[%q],", address)
+		fields = append(fields, fmt.Sprintf("\"addresses\":[%q]", address))
 	}
-	return fmt.Sprintf("kubectl -n %s patch gatewayclient %s --type=merge -p '{\"spec\":{\"endpoint\":{%s\"port\":%d}}}'", g.Namespace, g.Name, addresses, port)
+	switch before := g.Endpoint; {
+	case len(ports) == 1:
+		fields = append(fields, `"port":`+portsText(ports))
+		if before != nil && len(before.Ports) > 0 {
+			fields = append(fields, `"ports":null`)
+		}
+	case len(ports) > 1:
+		if before != nil && before.Port != 0 {
+			fields = append(fields, `"port":null`)
+		}
+		fields = append(fields, `"ports":[`+portsText(ports)+"]")
+	}
+	return fmt.Sprintf("kubectl -n %s patch gatewayclient %s --type=merge -p '{\"spec\":{\"endpoint\":{%s}}}'", g.Namespace, g.Name, strings.Join(fields, ","))
+}
+
+// worksAt are the ports to dial where the tunnel has learnt one: of several, only one has
+// been seen, and they stay.
+func (e *end) worksAt(learnt netip.AddrPort) []int32 {
+	if len(e.gateway().Endpoint.AllPorts()) > 1 {
+		return nil
+	}
+	return []int32{int32(learnt.Port())}
 }
 
 // dialsElsewhere tells whether what a client dials is not what the server tells,
@@ -186,7 +231,8 @@ func (e *end) dialsElsewhere(server *end) bool {
 	return dials != nil && at != nil && len(at.Addresses) > 0 && !reachesBy(dials, at) && !e.hasReached(dials)
 }
 
-// reachesBy tells whether what a client dials is what the server tells.
+// reachesBy tells whether what a client dials is what the server tells, at least by its
+// first port.
 func reachesBy(dials, at *networkingv1beta1.Endpoint) bool {
 	return portOf(dials) == portOf(at) && slices.ContainsFunc(dials.Addresses, func(a string) bool { return slices.Contains(at.Addresses, a) })
 }
@@ -198,7 +244,9 @@ func (e *end) hasReached(dials *networkingv1beta1.Endpoint) bool {
 		return false
 	}
 	at := e.after.DataPlane.Tunnel.Endpoint
-	return slices.ContainsFunc(dials.Addresses, func(a string) bool { return hostPort(a, portOf(dials)) == at.String() })
+	return slices.ContainsFunc(dials.Addresses, func(a string) bool {
+		return slices.ContainsFunc(dials.AllPorts(), func(p int32) bool { return hostPort(a, p) == at.String() })
+	})
 }
 
 // unroutable finds endpoints that packets of this cluster do not leave it for. The server's

@@ -307,13 +307,10 @@ func addressesOf(e *networkingv1beta1.Endpoint) (out []netip.Addr) {
 	return out
 }
 
-// portOf is the port that is used: of several the first.
+// portOf is the port of the first tunnel.
 func portOf(e *networkingv1beta1.Endpoint) int32 {
-	switch {
-	case e == nil:
+	if e == nil || len(e.AllPorts()) == 0 {
 		return 0
-	case len(e.Ports) > 0:
-		return e.Ports[0]
 	}
-	return e.Port
+	return e.AllPorts()[0]
 }

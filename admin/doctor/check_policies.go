@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/sluice-net/sluice/admin/survey"
@@ -37,15 +38,21 @@ func networkPolicies(e *end) (out []Finding) {
 		}
 		pod = &e.pods.items[0]
 	}
+	spare := false
 	for _, f := range e.flows() {
 		blocking := blockingPolicies(e.policies.items, pod, f.flow)
-		if len(blocking) == 0 {
+		if len(blocking) == 0 || f.spare && spare {
 			continue
 		}
+		spare = f.spare
 		found := fail("it keeps %s from gateway pods: no policy lets UDP %d pass there", f.what, f.port).on(policyNames(blocking)).
 			because("NetworkPolicies select the gateway's pod for %s, and packets that none of them allows are dropped", strings.ToLower(string(f.direction))).
 			fix("let a policy of namespace %s that selects networking.liqo.io/component=gateway pass UDP %d %s", e.peer.Namespace, f.port, f.scope())
-		if f.flows {
+		switch {
+		case f.spare:
+			found.Status = Warning
+			found = found.because("the tunnel of this port carries nothing; the other tunnels carry the traffic")
+		case f.flows:
 			found.Status = Warning
 			found = found.because("packets pass nevertheless: nothing enforces the policy, or it is newer than the flow; a new gateway pod may be cut off")
 		}
@@ -60,10 +67,11 @@ func networkPolicies(e *end) (out []Finding) {
 	return []Finding{pass("%s%s", e.policyCount(), e.otherPolicies())}
 }
 
-// judgedFlow is a flow, and whether it is known to pass.
+// judgedFlow is a flow, and whether it is known to pass. A spare one is of a tunnel besides
+// the first.
 type judgedFlow struct {
 	flow
-	flows bool
+	flows, spare bool
 }
 
 // scope says for whom a policy must open.
@@ -92,14 +100,38 @@ func (e *end) flows() (out []judgedFlow) {
 	}
 	if len(nodes) > 0 {
 		out = append(out,
-			judgedFlow{flow{"packets from the nodes", networkingv1.PolicyTypeIngress, nodes, e.nodePort()}, e.receivesFromNodes()},
-			judgedFlow{flow{"packets to the nodes", networkingv1.PolicyTypeEgress, nodes, e.nodePort()}, e.receivesFromNodes()})
+			judgedFlow{flow{"packets from the nodes", networkingv1.PolicyTypeIngress, nodes, e.nodePort()}, e.receivesFromNodes(), false},
+			judgedFlow{flow{"packets to the nodes", networkingv1.PolicyTypeEgress, nodes, e.nodePort()}, e.receivesFromNodes(), false})
 	}
-	g := e.gateway()
+	g, f := e.gateway(), flow{"packets to the server", networkingv1.PolicyTypeEgress, addressesOf(e.gateway().Endpoint), portOf(e.gateway().Endpoint)}
 	if g.Role == networkingv1beta1.ConnectionServer {
-		return append(out, judgedFlow{flow{what: "the client's packets", direction: networkingv1.PolicyTypeIngress, port: e.tunnelPort()}, e.connected()})
+		f = flow{what: "the client's packets", direction: networkingv1.PolicyTypeIngress, port: e.tunnelPort()}
 	}
-	return append(out, judgedFlow{flow{"packets to the server", networkingv1.PolicyTypeEgress, addressesOf(g.Endpoint), portOf(g.Endpoint)}, e.connected()})
+	out = append(out, judgedFlow{f, e.connected(), false})
+	for _, port := range e.sparePorts() {
+		if port != f.port {
+			f.port = port
+			out = append(out, judgedFlow{f, false, true})
+		}
+	}
+	return out
+}
+
+// sparePorts are those of the tunnels where there are several, as the gateway pod sees them.
+func (e *end) sparePorts() (ports []int32) {
+	g := e.gateway()
+	switch {
+	case g.Endpoint == nil || len(g.Endpoint.Ports) < 2:
+	case g.Role == networkingv1beta1.ConnectionClient:
+		return g.Endpoint.Ports[1:]
+	case e.service != nil:
+		for _, p := range e.service.Spec.Ports {
+			if p.Protocol == corev1.ProtocolUDP {
+				ports = append(ports, cmp.Or(p.TargetPort.IntVal, p.Port))
+			}
+		}
+	}
+	return ports
 }
 
 // tunnelPort is where the gateway pod of a server listens.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -193,16 +194,16 @@ func (g *Gateway) state() *GatewayState {
 	return s
 }
 
-// endpointText is the first address of an endpoint with its port.
+// endpointText is the first address of an endpoint with its ports.
 func endpointText(e *networkingv1beta1.Endpoint) string {
 	if e == nil || len(e.Addresses) == 0 {
 		return ""
 	}
-	port := e.Port
-	if len(e.Ports) > 0 {
-		port = e.Ports[0]
+	ports := make([]string, len(e.AllPorts()))
+	for i, p := range e.AllPorts() {
+		ports[i] = strconv.Itoa(int(p))
 	}
-	return net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(port)))
+	return net.JoinHostPort(e.Addresses[0], strings.Join(ports, ","))
 }
 
 func (c *Cluster) keyState(p *Peer) *KeyState {

@@ -252,9 +252,10 @@ type peerCIDRs struct {
 }
 
 type peerGateway struct {
-	// Address and Port are those of the server of the two.
+	// Address and Port are those of the server of the two. Of several tunnels Port is the first, and Ports are all.
 	Address []string `json:"address"`
 	Port    int32    `json:"port"`
+	Ports   []int32  `json:"ports,omitempty"`
 	// Role is that of the peer's gateway: Server or Client.
 	Role string `json:"role"`
 }
@@ -285,8 +286,8 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 	if g := p.Gateway; g != nil && g.Endpoint != nil {
 		i.Network.Gateway.Address = append(i.Network.Gateway.Address, g.Endpoint.Addresses...)
 		i.Network.Gateway.Port = g.Endpoint.Port
-		if len(g.Endpoint.Ports) > 0 {
-			i.Network.Gateway.Port = g.Endpoint.Ports[0]
+		if ports := g.Endpoint.Ports; len(ports) > 0 {
+			i.Network.Gateway.Port, i.Network.Gateway.Ports = ports[0], ports
 		}
 	}
 	for _, e := range s.Exposed {

@@ -244,7 +244,9 @@ func (n peerNetwork) section() *console.Section {
 		gateway := s.Sub("Gateway")
 		gateway.Entry("Role", roleText(n.Gateway.Role))
 		gateway.Entry("Address", orUnknown(strings.Join(n.Gateway.Address, ", ")))
-		if n.Gateway.Port != 0 {
+		if p := ports(n.Gateway.Ports); len(p) > 0 {
+			gateway.Entry("Ports", strings.ReplaceAll(p.String(), ",", ", "))
+		} else if n.Gateway.Port != 0 {
 			gateway.Entry("Port", fmt.Sprint(n.Gateway.Port))
 		}
 	}
