@@ -171,11 +171,8 @@ func (f adoptFacts) known(o AdoptOptions) error {
 // adopt hands a gateway to Sluice.
 func (f adoptFacts) adopt(g liqoGateway) (h handover, note string, err error) {
 	theirs := f.templates[g.ref]
-	switch {
-	case theirs == nil:
+	if theirs == nil {
 		return h, "", fmt.Errorf("there is no %s", g.ref)
-	case g.tunnels > 1:
-		return h, "", fmt.Errorf("it has %d tunnels, and Sluice's gateway has one: set a single port first", g.tunnels)
 	}
 	from := g.ref
 	if isCopy(theirs) { // adopted before: the copy may be of another version
@@ -191,6 +188,9 @@ func (f adoptFacts) adopt(g liqoGateway) (h handover, note string, err error) {
 	copied, err := adoptedTemplate(to.name, theirs, f.ours[g.templateKind])
 	if err != nil {
 		return h, "", fmt.Errorf("%s cannot be adopted: %w", from, err)
+	}
+	if g.tunnels > 1 {
+		dropTunnelPort(copied)
 	}
 	pod, err := renderedPod(copied, g.vars)
 	if err != nil {

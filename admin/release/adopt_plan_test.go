@@ -1,6 +1,7 @@
 package release
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -184,12 +185,10 @@ func TestAdoptionPlan(t *testing.T) {
 			want:  []string{"! this cluster has no gateways: there is no peering to hand over"}},
 		{name: "what cannot be", options: AdoptOptions{All: true},
 			facts: func(_ *testing.T, f adoptFacts) adoptFacts {
-				f.gateways[0].tunnels = 2
 				container("spy", of(f, 1))
 				return f
 			},
 			want: []string{
-				"! GatewayServer liqo-tenant-milan/milan: it has 2 tunnels, and Sluice's gateway has one: set a single port first",
 				"! GatewayClient liqo-tenant-oslo/oslo: WgGatewayClientTemplate liqo/wireguard-client cannot be adopted: its pods have containers that are not Liqo's, which would be lost: spy",
 			}},
 		{name: "no template", options: AdoptOptions{Peers: []string{"milan"}},
@@ -233,6 +232,29 @@ func TestAdoptionPlan(t *testing.T) {
 
 // TestAdoptedTemplate: of Liqo's template everything stays that a living Deployment or Service cannot change, and that others
 // find it by; the pod is ours.
+// TestAdoptionOfSeveralTunnels: .Spec.Endpoint.Port is nothing then, and a container has no such port.
+func TestAdoptionOfSeveralTunnels(t *testing.T) {
+	for tunnels, want := range map[int]string{1: "51840 6091 8082 8083", 2: "6091 8082 8083"} {
+		f := liqoFacts(t)
+		f.gateways[0].tunnels = tunnels
+		p, err := f.plan(AdoptOptions{Peers: []string{"milan"}})
+		if err != nil || len(p.handovers) != 1 {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		pod, err := renderedPod(p.handovers[0].make[1].(*unstructured.Unstructured), f.gateways[0].vars)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, port := range pod.Containers[0].Ports {
+			got = append(got, fmt.Sprint(port.ContainerPort))
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("with %d tunnels the container has the ports %s, want %s", tunnels, text, want)
+		}
+	}
+}
+
 func TestAdoptedTemplate(t *testing.T) {
 	f := liqoFacts(t)
 	for _, g := range f.gateways {

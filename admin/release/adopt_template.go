@@ -86,6 +86,25 @@ func adoptedTemplate(name string, theirs, ours *unstructured.Unstructured) (*uns
 	return copied, onePod(copied)
 }
 
+// dropTunnelPort leaves out the port of our container that is .Spec.Endpoint.Port: Liqo's controllers render none where
+// there are several. Nothing needs it, as a gateway reads its ports from the GatewayServer.
+func dropTunnelPort(u *unstructured.Unstructured) {
+	pod, err := table(u.Object, pathPod)
+	if err != nil {
+		return
+	}
+	of, err := containersOf(pod)
+	if err != nil {
+		return
+	}
+	ports, _ := of[0]["ports"].([]any)
+	of[0]["ports"] = slices.DeleteFunc(slices.Clone(ports), func(p any) bool {
+		port, _ := p.(map[string]any)
+		_, rendered := port["containerPort"].(string)
+		return rendered
+	})
+}
+
 // onePod makes a template that of a single pod, which carries the mark of the one that forwards: Liqo's controllers leave
 // it to its own gateways to move the mark.
 func onePod(u *unstructured.Unstructured) error {
