@@ -142,7 +142,7 @@ func TestCRDNames(t *testing.T) {
 			"Template Name string .spec." + side + "TemplateRef.name",
 			"Template Namespace string .spec." + side + "TemplateRef.namespace wide",
 			"IP string ." + endpoint + ".endpoint.addresses[*]",
-			"Port string ." + endpoint + ".endpoint.port",
+			"Port string ." + endpoint + ".endpoint['port','ports']",
 			"Protocol string ." + endpoint + ".endpoint.protocol wide",
 			"MTU integer .spec.mtu wide",
 			age,

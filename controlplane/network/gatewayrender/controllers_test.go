@@ -149,6 +149,13 @@ func testStatus(t *testing.T, w *world, namespace string) {
 		t.Errorf("kubectl shows %s (%v)", out, err)
 	}
 	w.settled(t, &serverKind, namespace, "server")
+	write(func(status *networkingv1beta1.WgGatewayServerStatus) { status.Endpoint.SetPorts([]int32{32009, 32010}) })
+	controlplanetest.Eventually(t, "kubectl shows the ports of all tunnels", func(context.Context) error {
+		if out, err := w.Kubectl("get", "gatewayservers", "-n", namespace); err != nil || !strings.Contains(out, " [32009,32010] ") {
+			return fmt.Errorf("%s (%v)", out, err)
+		}
+		return nil
+	})
 	// A condition that goes away goes away here, and nothing else does.
 	write(func(status *networkingv1beta1.WgGatewayServerStatus) {
 		meta.RemoveStatusCondition(&status.Conditions, string(networkingv1beta1.ConditionPeerKeyReady))
