@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
@@ -459,6 +460,16 @@ var cases = []testCase{
 		w.policy(networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}})
 		w.client.policies, w.server.policies = w.server.policies, read[networkingv1.NetworkPolicy]{}
 	}, local, Failed},
+	{"one of three tunnels may come in", "network-policies", func(w *world) {
+		w.server.gateway().Endpoint.SetPorts([]int32{32009, 32010, 32011})
+		for _, port := range []int32{51841, 51842} {
+			w.server.service.Spec.Ports = append(w.server.service.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: port})
+		}
+		udp := corev1.ProtocolUDP
+		w.policy(networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, Ingress: []networkingv1.NetworkPolicyIngressRule{{
+			Ports: []networkingv1.NetworkPolicyPort{{Protocol: &udp, Port: new(intstr.FromInt32(51840))}, {Protocol: &udp, Port: new(intstr.FromInt32(6091))}},
+		}}})
+	}, remote, Warning},
 	{"no pod", "network-policies", func(w *world) { w.server.pods.items = nil }, remote, Skipped},
 	{"may not be read", "network-policies", func(w *world) { w.server.policies.err = errMayNot }, remote, Skipped},
 
