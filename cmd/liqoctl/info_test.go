@@ -220,6 +220,15 @@ func TestInfoLooks(t *testing.T) {
 	golden.Compare(t, "testdata/info/info-unseen.json", printed(t, formatJSON, unseen))
 }
 
+func TestInfoOfSeveralTunnels(t *testing.T) {
+	s := romeSurvey()
+	s.Peer("milan").Gateway.Endpoint = &networkingv1beta1.Endpoint{Addresses: []string{"192.0.2.1"}, Ports: []int32{30742, 30743}}
+	i := peerInfoOf(s, s.Peer("milan"))
+	if text := shown(i.write); i.Network.Gateway.Port != 30742 || len(i.Network.Gateway.Ports) != 2 || !strings.Contains(text, "30742, 30743") {
+		t.Errorf("%+v:\n%s", i.Network.Gateway, text)
+	}
+}
+
 func TestInfoPeerLooks(t *testing.T) {
 	s := romeSurvey()
 	for _, id := range []string{"milan", "naples", "venice"} {
