@@ -32,7 +32,7 @@ type Manifests struct {
 	Endpoint string
 	// FurtherPorts are those of further tunnels.
 	FurtherPorts []int
-	MTU      int
+	MTU          int
 
 	// Gateway is the gateway's address on the underlay, Internal the one inside
 	// the node tunnels.
