@@ -199,11 +199,11 @@ func (r *receiver) pass(bufs [][]byte, sizes []int) {
 			}
 			continue
 		}
-		r.ingress.countHandshake(m)
 		if !r.socket.pass(m, r.sources.stranger(r.from[i])) {
 			limited++
 			continue
 		}
+		r.ingress.countHandshake(m)
 		if isInitiation(m) {
 			r.noteInitiation(r.from[i], m)
 		}

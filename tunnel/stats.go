@@ -72,7 +72,7 @@ type Stats struct {
 	// initiations above 20 000 per second, and what comes faster than it is looked at.
 	DropHandshakeLimit uint64 `json:"dropHandshakeLimit"`
 	// RxHandshakes counts received datagrams with type and length of a handshake
-	// message, valid or not.
+	// message, valid or not, but for those of DropHandshakeLimit.
 	RxHandshakes uint64 `json:"rxHandshakes"`
 	// RxInitiations and RxResponses are those of them that begin and that answer a
 	// handshake, TxInitiations and TxResponses what was sent. Of both ends they
