@@ -473,6 +473,9 @@ var cases = []testCase{
 	{"no pod", "network-policies", func(w *world) { w.server.pods.items = nil }, remote, Skipped},
 	{"may not be read", "network-policies", func(w *world) { w.server.policies.err = errMayNot }, remote, Skipped},
 
+	{"one of several tunnels is blocked", "reachability", func(w *world) {
+		isFalse(&w.client.peer.Connection.Status.Conditions, networkingv1beta1.ConditionAllTunnelsCarry, networkingv1beta1.ReasonTunnelsLeftOut, "2 of 3 tunnels carry packets; 203.0.113.20:30743: no answer")
+	}, local, Warning},
 	{"lost on the way there", "reachability", func(w *world) {
 		w.silence()
 		w.client.tunnel().TxInitiations += 2

@@ -108,7 +108,7 @@ func gatewayPods(e *end) (out []Finding) {
 			fix("delete the pod that lacks the label %s", networkingv1beta1.LabelActive))
 	}
 	if c := e.peer.Connection; c != nil {
-		out = append(out, conditionFindings("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionPeerUnique, networkingv1beta1.ConditionAllTunnelsCarry)...)
+		out = append(out, conditionFindings("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionPeerUnique)...)
 	}
 	if len(out) == 0 {
 		out = append(out, pass("%s runs on %s", ready.Name, ready.Spec.NodeName))

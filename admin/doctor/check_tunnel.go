@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // firewallHint is what to look at where UDP gets lost.
@@ -31,6 +33,9 @@ func reachability(p *peering) []Finding {
 	at := client.after.DataPlane.Tunnel.Endpoint
 	switch {
 	case client.connected() && server.connected():
+		if out := append(client.tunnelsLeftOut(), server.tunnelsLeftOut()...); len(out) > 0 {
+			return out
+		}
 		return []Finding{pass("UDP passes in both directions between the client and %s", at)}
 	case !from.sent():
 		f := fail("the client sends nothing").on(client.gateway().String()).in(client.cluster)
@@ -60,6 +65,20 @@ func reachability(p *peering) []Finding {
 			fix("%s; a load balancer or NAT must send answers back on the path of the requests", firewallHint)}
 	}
 	return []Finding{pass("UDP passes in both directions between the client and %s", at)}
+}
+
+// tunnelsLeftOut warns where packets go by some of several tunnels only.
+func (e *end) tunnelsLeftOut() []Finding {
+	c := e.peer.Connection
+	if c == nil {
+		return nil
+	}
+	out := conditionFindings("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionAllTunnelsCarry)
+	for i, f := range out {
+		f.Status = Warning
+		out[i] = f.in(e.cluster).because("the other tunnels carry the traffic").fix("%s; 'gateway status' in the pods shows each tunnel", firewallHint)
+	}
+	return out
 }
 
 // oneSided is reachability by what one side sees.
