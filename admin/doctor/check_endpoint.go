@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,15 +71,7 @@ func hostPort(host string, ports ...int32) string {
 	if a, err := netip.ParseAddr(host); err == nil {
 		host = a.String()
 	}
-	return net.JoinHostPort(host, portsText(ports))
-}
-
-func portsText(ports []int32) string {
-	texts := make([]string, len(ports))
-	for i, p := range ports {
-		texts[i] = strconv.Itoa(int(p))
-	}
-	return strings.Join(texts, ",")
+	return net.JoinHostPort(host, networkingv1beta1.PortsText(ports))
 }
 
 // endpoints compares what the client dials with where the server is.
@@ -142,7 +133,7 @@ func (e *end) redial(server *end) string {
 		if len(here) > 1 || len(there) > 1 {
 			port = "ports"
 		}
-		return fmt.Sprintf("unless something in between forwards %s %s to %s, correct the %s: %s", port, portsText(here), portsText(there), port, e.dialCommand("", there))
+		return fmt.Sprintf("unless something in between forwards %s %s to %s, correct the %s: %s", port, networkingv1beta1.PortsText(here), networkingv1beta1.PortsText(there), port, e.dialCommand("", there))
 	}
 	address := e.elsewhere(at)
 	if address == "" {
@@ -202,7 +193,7 @@ func (e *end) dialCommand(address string, ports []int32) string {
 	}
 	switch before := g.Endpoint; {
 	case len(ports) == 1:
-		fields = append(fields, `"port":`+portsText(ports))
+		fields = append(fields, `"port":`+networkingv1beta1.PortsText(ports))
 		if before != nil && len(before.Ports) > 0 {
 			fields = append(fields, `"ports":null`)
 		}
@@ -210,7 +201,7 @@ func (e *end) dialCommand(address string, ports []int32) string {
 		if before != nil && before.Port != 0 {
 			fields = append(fields, `"port":null`)
 		}
-		fields = append(fields, `"ports":[`+portsText(ports)+"]")
+		fields = append(fields, `"ports":[`+networkingv1beta1.PortsText(ports)+"]")
 	}
 	return fmt.Sprintf("kubectl -n %s patch gatewayclient %s --type=merge -p '{\"spec\":{\"endpoint\":{%s}}}'", g.Namespace, g.Name, strings.Join(fields, ","))
 }

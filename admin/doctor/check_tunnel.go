@@ -90,6 +90,9 @@ func oneSided(e *end) []Finding {
 	both := "run this with the kubeconfigs of both clusters, which shows the cause"
 	switch {
 	case e.connected():
+		if out := e.tunnelsLeftOut(); len(out) > 0 {
+			return out
+		}
 		return []Finding{pass("UDP passes in both directions")}
 	case !t.sent() && g.Role == "Client":
 		f := fail("the client sends nothing").on(g.String())

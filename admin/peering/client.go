@@ -172,7 +172,7 @@ func (f ClientFlags) given() bool { return f.Address != "" || len(f.Ports) > 0 }
 // remember writes down what was chosen.
 func (f ClientFlags) remember(o *networkingv1beta1.GatewayClient) {
 	if f.given() {
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, networkingv1beta1.AnnotationChosenEndpoint, net.JoinHostPort(f.Address, portsText(f.Ports)))
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, networkingv1beta1.AnnotationChosenEndpoint, net.JoinHostPort(f.Address, networkingv1beta1.PortsText(f.Ports)))
 	}
 }
 
@@ -181,5 +181,5 @@ func hostPort(e *networkingv1beta1.Endpoint) string {
 	if e == nil || len(e.Addresses) == 0 {
 		return "no address"
 	}
-	return net.JoinHostPort(e.Addresses[0], portsText(e.AllPorts())) + " (UDP)"
+	return net.JoinHostPort(e.Addresses[0], networkingv1beta1.PortsText(e.AllPorts())) + " (UDP)"
 }

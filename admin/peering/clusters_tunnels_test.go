@@ -27,7 +27,6 @@ func testTunnels(t *testing.T, local, remote *side) {
 		if err := peering.Connect(t.Context(), local.access, remote.access, o, lines.tell); err != nil {
 			t.Fatal(err)
 		}
-		// The pods are replaced, perhaps on other nodes, which the client need not follow.
 		if text := strings.Join(lines.lines, "\n"); strings.Contains(text, "Deleted existing") || !strings.Contains(text, "(local) Connection is established") {
 			t.Errorf("%v: the user reads:\n%s", ports, text)
 		}

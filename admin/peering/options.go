@@ -7,11 +7,12 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // Options say how two clusters are connected or separated. What is zero stays as
@@ -103,7 +104,7 @@ func (o Options) Validate() error {
 			if port < 1 || port > 65535 {
 				wrong("%s %d: must be from 1 to 65535", p.flag, port)
 			} else if slices.Contains(p.ports[:i], port) {
-				wrong("%s %s: %d is there twice, and each port is a tunnel of its own", p.flag, portsText(p.ports), port)
+				wrong("%s %s: %d is there twice, and each port is a tunnel of its own", p.flag, networkingv1beta1.PortsText(p.ports), port)
 			}
 		}
 		if n := len(p.ports); n > MaxTunnels {
@@ -111,13 +112,13 @@ func (o Options) Validate() error {
 		}
 	}
 	if n := len(s.NodePorts); n > max(1, len(s.Ports)) {
-		wrong("--gw-server-service-nodeport %s: each tunnel has a port and a node port; name %d ports with --gw-server-service-port, too", portsText(s.NodePorts), n)
+		wrong("--gw-server-service-nodeport %s: each tunnel has a port and a node port; name %d ports with --gw-server-service-port, too", networkingv1beta1.PortsText(s.NodePorts), n)
 	}
 	if n, m := len(s.Ports), len(o.Client.Ports); n > 0 && m > 0 && n != m {
-		wrong("--gw-server-service-port %s, --gw-client-port %s: each tunnel has one of both; name the same number", portsText(s.Ports), portsText(o.Client.Ports))
+		wrong("--gw-server-service-port %s, --gw-client-port %s: each tunnel has one of both; name the same number", networkingv1beta1.PortsText(s.Ports), networkingv1beta1.PortsText(o.Client.Ports))
 	}
 	if len(s.NodePorts) > 0 && s.ServiceType == corev1.ServiceTypeClusterIP {
-		wrong("--gw-server-service-nodeport %s: a Service of type ClusterIP has no node port; use --gw-server-service-type NodePort", portsText(s.NodePorts))
+		wrong("--gw-server-service-nodeport %s: a Service of type ClusterIP has no node port; use --gw-server-service-type NodePort", networkingv1beta1.PortsText(s.NodePorts))
 	}
 	if s.LoadBalancerIP != "" {
 		if _, err := netip.ParseAddr(s.LoadBalancerIP); err != nil {
@@ -131,15 +132,6 @@ func (o Options) Validate() error {
 		wrong("--gw-client-address %q: must be an IP address or a DNS name, without a port (that is --gw-client-port)", a)
 	}
 	return errors.Join(errs...)
-}
-
-// portsText is how ports are written in flags.
-func portsText(ports []int32) string {
-	texts := make([]string, len(ports))
-	for i, p := range ports {
-		texts[i] = strconv.Itoa(int(p))
-	}
-	return strings.Join(texts, ",")
 }
 
 // hostName is what the API takes for a DNS name.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,13 +55,9 @@ func (f *Facts) reach(e *networkingv1beta1.Endpoint) string {
 
 // where is an endpoint as text.
 func where(e *networkingv1beta1.Endpoint) string {
-	ports := make([]string, len(e.AllPorts()))
-	for i, p := range e.AllPorts() {
-		ports[i] = strconv.Itoa(int(p))
-	}
 	texts := make([]string, len(e.Addresses))
 	for i, a := range e.Addresses {
-		texts[i] = net.JoinHostPort(a, strings.Join(ports, ","))
+		texts[i] = net.JoinHostPort(a, networkingv1beta1.PortsText(e.AllPorts()))
 	}
 	return strings.Join(texts, ", ") + " (UDP)"
 }

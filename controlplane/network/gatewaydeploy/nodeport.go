@@ -33,14 +33,14 @@ const (
 // a new Service would be given, would cut the client off.
 func (f *Facts) keepNodePorts(p *Plan, s *corev1.Service) {
 	tunnels := f.Gateway.tunnels(s)
-	last, some := make([]string, len(tunnels)), false
+	last, some := make([]int32, len(tunnels)), false
 	asks := s.DeepCopy()
 	for n, i := range tunnels {
 		port := int32(0)
 		if s.Spec.Ports[i].NodePort == 0 {
 			port = f.lastNodePort(n, portsAt(s, tunnels))
 		}
-		last[n], some = strconv.Itoa(int(port)), some || port != 0
+		last[n], some = port, some || port != 0
 		if port != 0 && !slices.ContainsFunc(asks.Spec.Ports, func(o corev1.ServicePort) bool { return o.NodePort == port }) {
 			asks.Spec.Ports[i].NodePort = port
 		}
@@ -48,7 +48,7 @@ func (f *Facts) keepNodePorts(p *Plan, s *corev1.Service) {
 	switch {
 	case !some:
 	case typeOf(s) == corev1.ServiceTypeClusterIP:
-		s.Annotations = labels.Merge(s.Annotations, map[string]string{annotationNodePort: strings.Join(last, ",")})
+		s.Annotations = labels.Merge(s.Annotations, map[string]string{annotationNodePort: networkingv1beta1.PortsText(last)})
 	case s.Spec.AllocateLoadBalancerNodePorts != nil && !*s.Spec.AllocateLoadBalancerNodePorts:
 	case !equality.Semantic.DeepEqual(s.Spec, asks.Spec):
 		p.AnyPort = s.DeepCopy()

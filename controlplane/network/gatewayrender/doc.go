@@ -27,8 +27,8 @@
 // Of several spec.endpoint.ports, .Spec.Endpoint.Port is the first, and
 // .Spec.Endpoint.NodePort the first of spec.endpoint.nodePorts. A template has no
 // lists, so where it gives the Service of a WgGatewayServer a UDP port of that number,
-// a port is added for each of the others ([gateway.expand]), with their node ports,
-// and likewise to the container that has it. The annotation
+// a port is added for each of the others ([gateway.expand]), with their node ports.
+// The pod is not replaced for that. The annotation
 // networking.liqo.io/tunnel-ports says which ports are tunnels. A template may list
 // them itself, by {{ index .Spec.Endpoint.Ports 1 }}. If there is no such port, the
 // condition AllPortsServed says so.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,8 +13,9 @@ import (
 
 // expand gives the object of a server a port for each of several tunnels. A template
 // speaks of the first (.Spec.Endpoint.Port): lists cannot be rendered. Ports that it
-// lists itself stay as they are. A client opens no ports, and what an object of another
-// technology looks like is not known.
+// lists itself stay as they are. The container needs no others: what it names is for people,
+// and a change of it would replace the pod, which follows the GatewayServer by itself. A
+// client opens no ports, and what an object of another technology looks like is not known.
 func (g *gateway) expand(u *unstructured.Unstructured, from string) *Problem {
 	if len(g.ports) < 2 || g.endpoint == nil || u.GroupVersionKind() != g.kind.own() {
 		return nil
@@ -31,9 +31,7 @@ func (g *gateway) expand(u *unstructured.Unstructured, from string) *Problem {
 	if name, _ := list[at].(map[string]any)["name"].(string); name == "" {
 		list[at].(map[string]any)["name"] = portName(g.ports[0]) // required of several
 	}
-	var numbers []string
 	for i, p := range g.ports {
-		numbers = append(numbers, strconv.Itoa(int(p)))
 		if indexOf(list, "port", p) >= 0 {
 			continue
 		}
@@ -48,34 +46,9 @@ func (g *gateway) expand(u *unstructured.Unstructured, from string) *Problem {
 	if annotations == nil {
 		annotations = make(map[string]string)
 	}
-	annotations[networkingv1beta1.AnnotationTunnelPorts] = strings.Join(numbers, ",")
+	annotations[networkingv1beta1.AnnotationTunnelPorts] = networkingv1beta1.PortsText(g.ports)
 	u.SetAnnotations(annotations)
-	g.expandContainers(u)
 	return nil
-}
-
-// expandContainers names the ports where the template names the first. They have no
-// names: those of containers must be short.
-func (g *gateway) expandContainers(u *unstructured.Unstructured) {
-	path := []string{"spec", "deployment", "spec", "template", "spec", "containers"}
-	containers, found, _ := unstructured.NestedSlice(u.Object, path...)
-	if !found {
-		return
-	}
-	for _, c := range containers {
-		container, _ := c.(map[string]any)
-		list, _, _ := unstructured.NestedSlice(container, "ports")
-		if indexOf(list, "containerPort", g.ports[0]) < 0 {
-			continue
-		}
-		for _, p := range g.ports {
-			if indexOf(list, "containerPort", p) < 0 {
-				list = append(list, map[string]any{"protocol": string(corev1.ProtocolUDP), "containerPort": int64(p)})
-			}
-		}
-		container["ports"] = list
-	}
-	_ = unstructured.SetNestedSlice(u.Object, containers, path...)
 }
 
 // portName is the name of a port of the Service that is one of several tunnels.
