@@ -40,7 +40,7 @@ func limitOptions(c *lab.Cluster) loops.Options {
 		VNI:          geneve.VNI(n.VNI),
 		Internal:     c.Internal, NodeInternal: n.Internal,
 		Remote: []nat.Mapping{{Inside: c.RemotePod, Outside: netip.MustParsePrefix(lab.PodCIDR)}},
-		MTU:    lab.TunnelMTU,
+		MTU:    c.MTU,
 	}
 }
 

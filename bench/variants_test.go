@@ -2,6 +2,7 @@ package bench
 
 import (
 	"flag"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ var variants = []variant{
 	{"bare", startBare},
 	{"wireguard", startWireGuard},
 	{stockName, startStock},
+	{"stock-1420", startStock1420},
 	{limitName, startLimit},
 	{"sluice", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil)
@@ -86,10 +88,21 @@ func startStock(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 	return []*lab.Process{a.Process, b.Process}, func() { a.Stop(); b.Stop() }
 }
 
+// startStock1420 leaves the TUN device the MTU that wireguard-go gives it.
+func startStock1420(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+	mtu := topo.A.MTU
+	setMTU(topo, 1420)
+	defer setMTU(topo, mtu)
+	return startStock(t, topo)
+}
+
 // startSluice starts the gateways of this repository, or of an earlier commit.
 // change may alter what they are configured from, args are further arguments.
 func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*lab.Manifests), args ...string) ([]*lab.Process, func()) {
 	t.Helper()
+	if *links != 0 {
+		args = append(args, "--path-mtu-discovery")
+	}
 	args = slices.Concat(args, strings.Fields(*gatewayArgs), profilerArgs())
 	var gateways []*lab.Gateway
 	var processes []*lab.Process
@@ -103,6 +116,14 @@ func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*l
 	}
 	for _, g := range gateways {
 		g.WaitConnected(lab.Patience)
+		if *links != 0 {
+			lab.Eventually(t, lab.Patience, "packets as large as the path carries", func() error {
+				if got := g.Status().DataPlane.PathMTU; got != topo.A.MTU {
+					return fmt.Errorf("they have up to %d bytes", got)
+				}
+				return nil
+			})
+		}
 	}
 	return processes, func() { stopAll(t, processes) }
 }

@@ -25,20 +25,13 @@ func newJumboWorld(t *testing.T, args ...string) *world {
 		[]lab.NodeSpec{{Encapsulation: lab.Geneve, MTU: jumboLink - 50}},
 		[]lab.NodeSpec{{Encapsulation: lab.VXLAN, MTU: jumboLink - 50}},
 	)
+	topo.SetLinkMTU(jumboLink)
 	w := &world{Topology: topo, A1: topo.A.Nodes[0], B1: topo.B.Nodes[0]}
 	binary := lab.Build(t, lab.GatewayPackage)
 	var gateways []*lab.Gateway
 	for _, c := range []*lab.Cluster{w.A, w.B} {
-		n := c.Nodes[0]
-		for _, link := range []struct {
-			host *lab.Host
-			name string
-		}{{c.Gateway, "wan0"}, {c.Gateway, "eth0"}, {n.Host, "lan0"}, {n.Host, "pod0"}, {n.Pod, "eth0"}} {
-			link.host.IP("link set %s mtu %d", link.name, jumboLink)
-		}
-		m := c.Manifests()
-		m.MTU = jumboTunnel
-		gateways = append(gateways, c.StartGateway(binary, lab.GatewayOptions{Manifests: m, Args: args}))
+		c.MTU = jumboTunnel
+		gateways = append(gateways, c.StartGateway(binary, lab.GatewayOptions{Args: args}))
 	}
 	w.gatewayA, w.gatewayB = gateways[0], gateways[1]
 	for _, g := range gateways {

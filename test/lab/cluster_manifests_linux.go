@@ -12,7 +12,7 @@ func (c *Cluster) Manifests() *Manifests {
 		PrivateKey:       c.Keys.Private(),
 		PeerKey:          c.Peer.Keys.Public(),
 		Port:             WireGuardPort,
-		MTU:              TunnelMTU,
+		MTU:              c.MTU,
 		Gateway:          c.Underlay,
 		Internal:         c.Internal,
 		Pods:             []netip.Prefix{netip.MustParsePrefix(PodCIDR), netip.MustParsePrefix(PodCIDR6)},

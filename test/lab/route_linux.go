@@ -49,7 +49,7 @@ func (c *Cluster) route(next string) (undo func()) {
 		known, router := c.Peer.Remote(n.PodAddr), n.PodNet.Addr().Next()
 		n.RemoveTunnel()
 		n.Pod.IP("addr add %s/32 dev eth0", known)
-		n.Pod.IP("route add %s via %s src %s mtu %d", remote, router, known, TunnelMTU)
+		n.Pod.IP("route add %s via %s src %s mtu %d", remote, router, known, c.MTU)
 		n.Host.IP("route add %s/32 dev pod0", known)
 		n.Host.IP("route add %s via %s", remote, c.Underlay)
 		gw.IP("route add %s/32 via %s", known, n.Underlay)

@@ -105,7 +105,7 @@ func (c *Cluster) startWireGuard(binary string, tunnel int) *Stock {
 		return err
 	})
 	s.Configure(c.Peer.Keys.Public(), netip.AddrPortFrom(c.Peer.WAN, uint16(port)), port)
-	gw.IP("link set %s mtu %d up", s.Interface, TunnelMTU)
+	gw.IP("link set %s mtu %d up", s.Interface, c.MTU)
 	gw.IP("addr add %s/30 dev %s", c.TunnelAddr(tunnel), s.Interface)
 	return s
 }
@@ -176,7 +176,7 @@ table ip stock {
 	chain tag { type filter hook prerouting priority mangle; iifname "%[3]s*" meta mark set 1; }
 	chain post { type nat hook postrouting priority srcnat; meta mark 1 ip saddr %[2]s snat ip prefix to ip saddr map { %[2]s : %[1]s }; }
 	chain clamp { type filter hook forward priority mangle; tcp flags syn tcp option maxseg size set %[4]d; }
-}`, c.RemotePod, PodCIDR, s.Interface, TunnelMTU-40))
+}`, c.RemotePod, PodCIDR, s.Interface, c.MTU-40))
 
 	// The kernel tunnels here are VXLAN devices as well; see Node.speakGeneve.
 	var geneve []string

@@ -19,7 +19,7 @@ const (
 	GatewayPort   = 6091
 	WireGuardPort = 51840
 
-	// TunnelMTU is the largest inner packet between the gateways.
+	// TunnelMTU is the largest inner packet between the gateways, where no other is set.
 	TunnelMTU = 1340
 )
 
@@ -69,6 +69,9 @@ type Cluster struct {
 	// Underlay is the gateway's address towards the nodes, Internal its address
 	// inside the node tunnels, WAN its address towards the peer.
 	Underlay, Internal, WAN netip.Addr
+	// MTU is the largest packet that the gateway sends to the peer: TunnelMTU, unless a test sets
+	// another before it starts the gateway.
+	MTU int
 	// Keys of the tunnel between the gateways.
 	Keys KeyPair
 	// Peer is the other cluster.
@@ -117,6 +120,20 @@ func (l *Lab) NewTopology(a, b []NodeSpec) *Topology {
 	return topo
 }
 
+// SetLinkMTU gives every link between pod, node and gateway, and between the gateways, another MTU.
+// Each cluster has one node, whose tunnel has the MTU of its NodeSpec.
+func (t *Topology) SetLinkMTU(mtu int) {
+	for _, c := range []*Cluster{t.A, t.B} {
+		n := c.Nodes[0]
+		for _, link := range []struct {
+			host *Host
+			name string
+		}{{c.Gateway, "wan0"}, {c.Gateway, "eth0"}, {n.Host, "lan0"}, {n.Host, "pod0"}, {n.Pod, "eth0"}} {
+			link.host.IP("link set %s mtu %d", link.name, mtu)
+		}
+	}
+}
+
 // newCluster fills in the addresses of cluster number id and adds its hosts.
 func (l *Lab) newCluster(name string, id int, specs []NodeSpec) *Cluster {
 	l.t.Helper()
@@ -130,6 +147,7 @@ func (l *Lab) newCluster(name string, id int, specs []NodeSpec) *Cluster {
 		Underlay:        netip.MustParseAddr("172.30.0.254"),
 		Internal:        netip.MustParseAddr("10.80.0.254"),
 		WAN:             netip.AddrFrom4([4]byte{192, 0, 2, byte(id)}),
+		MTU:             TunnelMTU,
 		Keys:            NewKeyPair(),
 		lab:             l,
 	}
