@@ -71,10 +71,12 @@ func TestComposition(t *testing.T) {
 	if *loadNames != quickLoads {
 		what = "-" + strings.ReplaceAll(*loadNames, ",", "+")
 	}
+	head := fmt.Sprintf("half load: %.2f Gbit/s\n", half/1e9)
 	if *links != 0 {
 		what += fmt.Sprintf("-links%d", *links)
+		head += fmt.Sprintf("link MTU: %d, packets of %d bytes between the gateways\n", *links, topo.A.MTU)
 	}
-	keep(t, what, fmt.Sprintf("half load: %.2f Gbit/s\n", half/1e9)+r.text(columns, r.figures))
+	keep(t, what, head+r.text(columns, r.figures))
 }
 
 // newTopology builds both clusters, of one node each.

@@ -95,6 +95,9 @@ func (p *path) profile(name string, duration time.Duration) (wait func()) {
 	if *profiles == "" {
 		return func() {}
 	}
+	if err := os.MkdirAll(*profiles, 0o755); err != nil {
+		p.t.Fatal(err)
+	}
 	var work sync.WaitGroup
 	for _, h := range []*lab.Host{p.topo.A.Gateway, p.topo.B.Gateway, p.topo.A.Nodes[0].Host, p.topo.B.Nodes[0].Host} {
 		file := filepath.Join(*profiles, fmt.Sprintf("%s-%s-%s.pprof", p.variant, strings.ReplaceAll(name, "/", "-"), h.Name))

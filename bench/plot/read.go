@@ -14,6 +14,7 @@ import (
 // result is a comparison that was recorded: see report in package bench.
 type result struct {
 	date, commit string
+	otherLinks   bool
 	// ratios are those to "stock", by figure and variant.
 	ratios map[string]map[string]spread
 	// samples are by figure and variant.
@@ -29,7 +30,8 @@ var (
 	sampleForm  = regexp.MustCompile(`^BenchmarkPath/(\S+)/gw=(\S+) 1 (\S+) `)
 )
 
-// readResults reads what has ratios to "stock", the oldest first.
+// readResults reads what has ratios to "stock", the oldest first. Those of links with another MTU than
+// the others are left out.
 func readResults(results fs.FS) (out []result, err error) {
 	names, err := fs.Glob(results, "*.txt")
 	if err != nil {
@@ -40,7 +42,7 @@ func readResults(results fs.FS) (out []result, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if r := parse(string(text)); len(r.ratios) > 0 {
+		if r := parse(string(text)); len(r.ratios) > 0 && !r.otherLinks {
 			out = append(out, r)
 		}
 	}
@@ -59,6 +61,7 @@ func parse(text string) result {
 		if commit, ok := strings.CutPrefix(line, "commit: "); ok {
 			r.commit = strings.TrimSuffix(commit, "-modified")
 		}
+		r.otherLinks = r.otherLinks || strings.HasPrefix(line, "link MTU: ")
 		if m := sampleForm.FindStringSubmatch(line); m != nil {
 			if r.samples[m[1]] == nil {
 				r.samples[m[1]] = make(map[string][]float64)
