@@ -95,6 +95,9 @@ func startSite(t *testing.T) *site {
 	if err := os.Chmod(dir, 0o755); err != nil { // pods run as other users
 		t.Fatal(err)
 	}
+	if err := source.DependOn("./cmd/controller"); err != nil {
+		t.Fatal(err)
+	}
 	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/controller")
 	build.Dir = source.Root()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -19,6 +19,9 @@ func TestMakefile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := os.Stat(makefile); err != nil { // make reads it, which go test does not see
+		t.Fatal(err)
+	}
 	tagged := workTree(t)
 	untagged := filepath.Join(t.TempDir(), "clone")
 	if out, err := exec.Command("git", "clone", "-q", "--no-tags", tagged, untagged).CombinedOutput(); err != nil {

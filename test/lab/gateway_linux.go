@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-net/sluice/test/source"
 )
 
 // The programs that Build can make.
@@ -53,6 +55,9 @@ func Build(t T, pkg string, flags ...string) string {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+	if err := source.DependOn(pkg); err != nil {
+		t.Fatal(err)
 	}
 	built[key] = path
 	return path

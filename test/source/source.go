@@ -39,6 +39,28 @@ func Path(elements ...string) string {
 	return filepath.Join(append([]string{Root()}, elements...)...)
 }
 
+// DependOn has `go test` keep the result of the test that runs only until a source of a package changes,
+// or of one that it imports. A test calls it that builds a program: what other programs read go test does
+// not see.
+func DependOn(packages ...string) error {
+	list := exec.Command("go", append([]string{"list", "-deps", "-f",
+		`{{if not .Standard}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{range .SFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$dir}}/{{.}}{{"\n"}}{{end}}{{end}}`,
+	}, packages...)...)
+	list.Dir = Root()
+	out, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("list what %s is built from: %w", strings.Join(packages, " "), err)
+	}
+	for _, file := range append(strings.Fields(string(out)), Path("go.mod"), Path("go.sum")) {
+		if strings.HasPrefix(file, Root()+string(filepath.Separator)) {
+			if _, err := os.Stat(file); err != nil { // which go test remembers
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Kubernetes returns the folder of the programs that test/kubetools/build.sh builds.
 // It fails while they are not built.
 func Kubernetes() (string, error) {
@@ -110,11 +132,17 @@ func NeedKubernetes(tb testing.TB) {
 const ControlPlanes = "SLUICE_CONTROLPLANES"
 
 // NeedControlPlanes does what NeedKubernetes does, unless somebody lends control planes.
-// Then a test looks at no file for it, and `go test` knows its result in every clone.
+// Then a test looks for none of Kubernetes' programs.
 func NeedControlPlanes(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() || os.Getenv(ControlPlanes) == "" {
 		NeedKubernetes(tb)
+	}
+	// go test remembers what is looked at here: other control planes may give other results.
+	for _, of := range []string{Path("test", "kubetools"), Path("test", "controlplanetest", "plane")} {
+		if _, err := os.ReadDir(of); err != nil {
+			tb.Fatal(err)
+		}
 	}
 }
 
