@@ -49,7 +49,12 @@ func TestClusters(t *testing.T) {
 		run  func(*testing.T, *world)
 	}{
 		{"upgrade", false, testUpgrade}, // installs, and leaves a connection
-		// On one connection.
+		{"rotate-keys", false, testRotateKeys},
+		{"faults", false, testFaults},
+		{"page", false, testPage},
+		{"expose", false, testExpose},
+		// Those above, on one connection, ask for what a machine that does nothing else keeps to. From here on .ci/test
+		// has other tests run beside them. These are on one connection, too.
 		{"install again", false, testInstallAgain},
 		{"restricted", false, testRestricted},
 		{"architecture", false, testArchitecture},
@@ -58,14 +63,10 @@ func TestClusters(t *testing.T) {
 		{"capture", false, testCapture},
 		{"support bundle", false, testSupportBundle},
 		{"firewall", false, testFirewall},
-		{"rotate-keys", false, testRotateKeys},
 		{"doctor", false, testDoctor},
-		{"page", false, testPage},
-		{"expose", false, testExpose},
 		{"hands", false, testHands},
-		{"faults", false, testFaults},
 		{"namespaces", false, testNamespaces},
-		// Of their own. From here on .ci/test has other tests run beside them.
+		// Of their own.
 		{"refusals", false, testRefusals},
 		{"inventory", false, testInventory},
 		{"connect", false, testConnect},
