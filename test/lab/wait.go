@@ -19,11 +19,13 @@ const Patience = time.Minute
 
 // Eventually calls try until it returns nil, and fails the test with its last
 // error when that has not happened within the limit. What is waited for here
-// lies in other processes and gives no signal, so it is polled.
+// lies in other processes and gives no signal, so it is polled, for half of the
+// time at most: what try computes is taken from what it waits for.
 func Eventually(t T, limit time.Duration, what string, try func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
+		began := time.Now()
 		err := try()
 		if err == nil {
 			return
@@ -31,6 +33,6 @@ func Eventually(t T, limit time.Duration, what string, try func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %v: %v", what, limit, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(max(20*time.Millisecond, time.Since(began)))
 	}
 }
