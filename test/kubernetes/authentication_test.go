@@ -122,10 +122,11 @@ func (w *world) objects(t *testing.T) []string {
 
 func (w *world) tryObjects() (names []string, err error) {
 	fleeting := []string{"events", "leases", "endpointslices", "endpoints", "replicasets", "pods", "componentstatuses", "controllerrevisions"}
-	for _, c := range []*kubelab.Cluster{w.a, w.b} {
+	var mu sync.Mutex
+	err = onBoth(w, func(c *kubelab.Cluster) error {
 		kinds, err := c.Kubectl("api-resources", "--verbs=list", "-o", "name")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		all := slices.DeleteFunc(strings.Fields(kinds), func(kind string) bool {
 			plural, _, _ := strings.Cut(kind, ".")
@@ -133,8 +134,10 @@ func (w *world) tryObjects() (names []string, err error) {
 		})
 		out, err := c.Kubectl("get", strings.Join(all, ","), "-A", "-o", "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}")
 		if err != nil {
-			return nil, err
+			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for line := range strings.Lines(out) {
 			line = strings.TrimSpace(line)
 			switch {
@@ -145,6 +148,10 @@ func (w *world) tryObjects() (names []string, err error) {
 				names = append(names, c.Name+": "+line)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.Sort(names)
 	return names, nil

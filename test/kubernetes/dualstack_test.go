@@ -28,8 +28,7 @@ func TestDualStack(t *testing.T) {
 	w.install(t, "--pod-cidr", kubelab.PodCIDR6, "--service-cidr", kubelab.ServiceCIDR6, "--set", "services.enabled=true", "--set", "services.alias=true", "--coredns")
 	w.connect(t)
 	s := &sharing{world: w}
-	s.atHome(t, w.a, strings.ReplaceAll(shopText, "IMAGE", webImage))
-	s.atHome(t, w.b, strings.Split(shopText, "---")[0]+"---"+strings.ReplaceAll(askerText, "IMAGE", webImage))
+	s.atHome(t, strings.ReplaceAll(shopText, "IMAGE", webImage), strings.Split(shopText, "---")[0]+"---"+strings.ReplaceAll(askerText, "IMAGE", webImage))
 	w.kubectl(t, w.a, "rollout", "status", "-n", shop, "deployment/web", "--timeout="+patience.String())
 	w.kubectl(t, w.b, "wait", "-n", shop, "--for=condition=Ready", "pod/asker", "--timeout="+patience.String())
 	d := &dual{sharing: s}

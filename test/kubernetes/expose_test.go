@@ -17,8 +17,7 @@ func testExpose(t *testing.T, w *world) {
 	const name = "web"
 	w.connect(t)
 	s := &sharing{world: w}
-	s.atHome(t, w.a, strings.Split(shopText, "---")[0])
-	s.atHome(t, w.b, strings.ReplaceAll(shopText, "IMAGE", webImage))
+	s.atHome(t, strings.Split(shopText, "---")[0], strings.ReplaceAll(shopText, "IMAGE", webImage))
 	clients := w.clients(t, w.a, 2)
 	w.kubectl(t, w.b, "rollout", "status", "-n", shop, "deployment/"+name, "--timeout="+patience.String())
 	w.liqoctl(t, w.between(w.b, w.a, "expose", "service", name, "-n", shop)...)

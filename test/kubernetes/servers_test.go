@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
@@ -132,15 +133,33 @@ func spread(c *kubelab.Cluster, pods []*kubelab.Pod) error {
 // runningPods returns the pods with these labels when there are so many, all of
 // them ready.
 func runningPods(ctx context.Context, c *kubelab.Cluster, namespace string, labels map[string]string, n int) ([]*kubelab.Pod, error) {
-	var list corev1.PodList
-	if err := c.Client().List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels(labels)); err != nil {
+	all, err := podsWith(ctx, c, namespace, labels)
+	if err != nil {
 		return nil, err
 	}
-	if len(list.Items) != n {
-		return nil, fmt.Errorf("there are %d pods", len(list.Items))
+	return readyPods(ctx, c, all, n)
+}
+
+// lastingPods is runningPods without the pods that end.
+func lastingPods(ctx context.Context, c *kubelab.Cluster, namespace string, labels map[string]string, n int) ([]*kubelab.Pod, error) {
+	all, err := podsWith(ctx, c, namespace, labels)
+	if err != nil {
+		return nil, err
 	}
-	var pods []*kubelab.Pod
-	for _, p := range list.Items {
+	return readyPods(ctx, c, slices.DeleteFunc(all, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), n)
+}
+
+func podsWith(ctx context.Context, c *kubelab.Cluster, namespace string, labels map[string]string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.Client().List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels(labels))
+	return list.Items, err
+}
+
+func readyPods(ctx context.Context, c *kubelab.Cluster, all []corev1.Pod, n int) (pods []*kubelab.Pod, err error) {
+	if len(all) != n {
+		return nil, fmt.Errorf("there are %d pods", len(all))
+	}
+	for _, p := range all {
 		if !ready(&p) {
 			return nil, fmt.Errorf("pod %s is %s, and not ready", p.Name, p.Status.Phase)
 		}

@@ -95,8 +95,7 @@ func testServices(t *testing.T, w *world) {
 	w.connect(t)
 	w.install(t, "--set", "services.enabled=true", "--set", "services.alias=true", "--coredns")
 	s := &sharing{world: w}
-	s.atHome(t, w.a, strings.ReplaceAll(shopText, "IMAGE", webImage))
-	s.atHome(t, w.b, strings.Split(shopText, "---")[0]+"---"+strings.ReplaceAll(askerText, "IMAGE", webImage))
+	s.atHome(t, strings.ReplaceAll(shopText, "IMAGE", webImage), strings.Split(shopText, "---")[0]+"---"+strings.ReplaceAll(askerText, "IMAGE", webImage))
 	w.kubectl(t, w.a, "rollout", "status", "-n", shop, "deployment/web", "--timeout="+patience.String())
 	start := time.Now()
 	w.liqoctl(t, "export", "service", "web", "-n", shop, "--timeout", patience.String(), "--kubeconfig", w.a.Kubeconfig)
@@ -114,9 +113,17 @@ func testServices(t *testing.T, w *world) {
 			t.Parallel()
 			part(t, "by name", testServiceNames)
 			part(t, "kinds", testServiceKinds)
-			part(t, "the other way", testServiceBack)
-			part(t, "network test", testServiceNetwork)
-			part(t, "rolling update", testServiceRollout)
+			t.Run("while all pods are replaced", func(t *testing.T) { // which go on for a while before they end
+				t.Run("rolling update", func(t *testing.T) {
+					t.Parallel()
+					testServiceRollout(t, s)
+				})
+				t.Run("other Services", func(t *testing.T) {
+					t.Parallel()
+					part(t, "the other way", testServiceBack)
+					part(t, "network test", testServiceNetwork)
+				})
+			})
 		})
 	})
 	part(t, "gateways killed", testServiceGateways)
@@ -132,15 +139,16 @@ func testServices(t *testing.T, w *world) {
 // sharing is two clusters that use Services of each other.
 type sharing struct{ *world }
 
-// atHome applies manifests of the namespace shop, which goes in the end.
-func (s *sharing) atHome(t *testing.T, c *kubelab.Cluster, text string) {
+// atHome applies manifests of the namespace shop in a and in b, which goes in the end.
+func (s *sharing) atHome(t *testing.T, inA, inB string) {
 	t.Helper()
 	t.Cleanup(func() {
-		if err := deleteNamespace(c, shop); err != nil {
+		if err := onBoth(s.world, func(c *kubelab.Cluster) error { return deleteNamespace(c, shop) }); err != nil {
 			t.Error(err)
 		}
 	})
-	manifest{c, "", text}.apply(t)
+	manifest{s.a, "", inA}.apply(t)
+	manifest{s.b, "", inB}.apply(t)
 }
 
 // address is that of a Service that is imported, which has one.
@@ -192,10 +200,11 @@ func (s *sharing) endpoints(ctx context.Context, service string) (all []string, 
 }
 
 // follows waits until b has exactly the ready pods that a has of shop/web, so many, by the addresses that they have there.
+// Those that end are none of them.
 func (s *sharing) follows(t *testing.T, n int) {
 	t.Helper()
 	lab.Eventually(t, patience, fmt.Sprintf("%s has the %d endpoints of %s", s.b.Name, n, s.a.Name), func() error {
-		pods, err := runningPods(t.Context(), s.a, shop, map[string]string{"app": "web"}, n)
+		pods, err := lastingPods(t.Context(), s.a, shop, map[string]string{"app": "web"}, n)
 		if err != nil {
 			return err
 		}
