@@ -22,6 +22,7 @@ import (
 
 // TestAddressOfAPIServer: a provider gives an address at which nothing answers, and then another one.
 func TestAddressOfAPIServer(t *testing.T) {
+	t.Parallel()
 	const wrong = "https://127.0.0.1:1"
 	address := func(to string) func(*manager.Options) {
 		return func(o *manager.Options) { o.Authentication.APIServer.URL = to }
