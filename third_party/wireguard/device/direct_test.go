@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -287,6 +288,30 @@ func TestDirectEndpointOfAMixedBatch(t *testing.T) {
 	}
 }
 
+// What the peer may not send from is rejected, whatever came before in the batch.
+func TestDirectSources(t *testing.T) {
+	p := newDirectPair(t)
+	var bufs [][]byte
+	var sizes []int
+	for i, src := range []string{"192.0.2.1", "10.2.2.2", "10.2.2.2", "192.0.2.1", "192.0.2.1", "fd00::2", "2001:db8::2", "fd00::2", "10.2.2.2"} {
+		dst := "10.1.1.1"
+		if strings.Contains(src, ":") {
+			dst = "fd00::1"
+		}
+		bufs = append(bufs, p.message(uint64(i), directPacket(dst, src, 100)))
+		sizes = append(sizes, len(bufs[i]))
+	}
+	r := p.open(p.NewDirect(len(bufs)), bufs, sizes, directBatch{from: &directEndpoint{name: "peer"}})
+	if r.Rejected != 4 || len(p.tun.written) != 5 {
+		t.Errorf("%d rejected, %d delivered", r.Rejected, len(p.tun.written))
+	}
+	for _, packet := range p.tun.written {
+		if src := binary.BigEndian.Uint16(packet[IPv4offsetSrc:]); packet[0]>>4 == 4 && src != 10<<8|2 || packet[0]>>4 == 6 && packet[IPv6offsetSrc] != 0xfd {
+			t.Errorf("delivered: %x", packet)
+		}
+	}
+}
+
 // directBatches is a batch of which each message has a sender.
 type directBatches []conn.Endpoint
 
@@ -304,6 +329,7 @@ func TestDirectReady(t *testing.T) {
 		{"a session", true, []string{"10.1.1.1", "fd00::1"}, nil},
 		{"nothing to send", false, nil, nil},
 		{"one for nobody", false, []string{"10.1.1.1", "192.0.2.1"}, nil},
+		{"several, and one for nobody", false, []string{"10.1.1.1", "10.1.1.1", "192.0.2.1", "10.1.1.1"}, nil},
 		{"no session", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.keypairs.current = nil }},
 		{"an old one", false, []string{"10.1.1.1"}, func(p *directPair) { p.keys.created = time.Now().Add(-RejectAfterTime) }},
 		{"one that was ended", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.ExpireCurrentKeypairs() }},
