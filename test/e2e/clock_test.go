@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -47,41 +45,17 @@ func init() {
 // seconds since 1970 and leaves the monotonic clock alone, as when an administrator sets a clock.
 func buildWithSteps(t *testing.T) (program string) {
 	t.Helper()
-	dir := t.TempDir()
-	put := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	original := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
-	text, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := string(text)
-	for _, edit := range [][2]string{
-		{"import (\n", "import (\n\t\"sync/atomic\"\n"},
-		{"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "var ClockStep atomic.Int64\n\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += ClockStep.Load()\n"},
-	} {
-		if strings.Count(changed, edit[0]) != 1 {
-			t.Fatalf("%s has no %q: this Go reads its clock in another way", original, edit[0])
-		}
-		changed = strings.Replace(changed, edit[0], edit[1], 1)
-	}
-	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		original: put("time.go", changed),
-		source.Path("cmd", "gateway", "clocksteps.go"): put("clocksteps.go", clockSteps),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lab.Build(t, lab.GatewayPackage, "-overlay", put("overlay.json", string(replaced)))
+	return lab.BuildChanged(t, lab.GatewayPackage, lab.Change{
+		File: filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go"),
+		Edits: [][2]string{
+			{"import (\n", "import (\n\t\"sync/atomic\"\n"},
+			{"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "var ClockStep atomic.Int64\n\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += ClockStep.Load()\n"},
+		},
+	}, lab.Change{File: source.Path("cmd", "gateway", "clocksteps.go"), Text: clockSteps})
 }
 
 // TestClockSteps sets the clock of either gateway by an hour, there and back and both ways, while

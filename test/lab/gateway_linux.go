@@ -78,6 +78,10 @@ func RemoveBuilt() {
 	for _, path := range built {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
+	changed, _ := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("%s-%d-bin-changed-*", prefix, os.Getpid())))
+	for _, dir := range changed {
+		_ = os.RemoveAll(dir)
+	}
 	clear(built)
 }
 
