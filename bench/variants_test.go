@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/test/lab"
+	"github.com/sluice-net/sluice/test/source"
 )
 
 var (
@@ -38,6 +39,8 @@ var variants = []variant{
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), large)
 	}},
 	{"sluice-tun", startSluiceTUN},
+	{"sluice-no-yield", changedPoller("if !w.slept {", "if false {")},
+	{"sluice-one-poller", changedPoller("func wakePoller() {\n\tgo nothing()\n\tgo nothing()\n}", "func wakePoller() {}")},
 	{"before", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		if *beforePath == "" {
 			t.Fatal("the variant before needs -before PROGRAM")
@@ -126,6 +129,16 @@ func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*l
 		}
 	}
 	return processes, func() { stopAll(t, processes) }
+}
+
+// changedPoller starts gateways without one of the two things that package underlay does beside Go's poller.
+func changedPoller(old, new string) func(*testing.T, *lab.Topology) ([]*lab.Process, func()) {
+	return func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
+		gateway := lab.BuildChanged(t, lab.GatewayPackage, lab.Change{
+			File: source.Path("underlay", "poller_linux.go"), Edits: [][2]string{{old, new}},
+		})
+		return startSluice(t, topo, gateway, nil)
+	}
 }
 
 // startSluiceTUN has nodes without kernel tunnels: their agents carry the packets.
