@@ -71,7 +71,7 @@ func TestComposition(t *testing.T) {
 	if *loadNames != quickLoads {
 		what = "-" + strings.ReplaceAll(*loadNames, ",", "+")
 	}
-	head := fmt.Sprintf("half load: %.2f Gbit/s\n", half/1e9)
+	head := fmt.Sprintf("each measurement: %v\nhalf load: %.2f Gbit/s\n", duration(), half/1e9)
 	if *links != 0 {
 		what += fmt.Sprintf("-links%d", *links)
 		head += fmt.Sprintf("link MTU: %d, packets of %d bytes between the gateways\n", *links, topo.A.MTU)

@@ -79,7 +79,7 @@ func TestNodeLink(t *testing.T) {
 		}
 		t.Logf("round %d of %d is done", round+1, *rounds)
 	}
-	keep(t, "-nodelink", r.text(linkVariants, linkFigures))
+	keep(t, "-nodelink", fmt.Sprintf("each measurement: %v\n", duration())+r.text(linkVariants, linkFigures))
 }
 
 // linkTopology builds two nodes with a pod each.
@@ -130,7 +130,7 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 		}
 		return nil
 	})
-	duration := time.Duration(*seconds) * time.Second
+	duration := duration()
 	for _, m := range []struct {
 		name string
 		lab.Iperf

@@ -131,7 +131,7 @@ func (r *report) text(variants []string, figures []figure) string {
 	for _, f := range record.Circumstances() {
 		fmt.Fprintf(&b, "%s: %s\n", f.Name, f.Value)
 	}
-	fmt.Fprintf(&b, "rounds: %d, interleaved, %d s each\n\n", *rounds, *seconds)
+	fmt.Fprintf(&b, "rounds: %d, interleaved\n\n", *rounds)
 	fmt.Fprintf(&b, "%-30s %-11s", "figure", "unit")
 	for _, v := range variants {
 		fmt.Fprintf(&b, "  %-28s", v+": median (range)")
