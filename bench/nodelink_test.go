@@ -130,7 +130,6 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 		}
 		return nil
 	})
-	duration := duration()
 	for _, m := range []struct {
 		name string
 		lab.Iperf
@@ -141,7 +140,7 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 		{"udp1300", lab.Iperf{UDPLength: 1300, Bitrate: "300M"}},
 	} {
 		for _, back := range []bool{false, true} {
-			m.To, m.Duration, m.Reverse = to, duration, back
+			m.To, m.Duration, m.Reverse = to, duration(), back
 			var before [2]time.Duration
 			var result lab.IperfResult
 			lab.Eventually(t, lab.Patience, "iperf3", func() (err error) { // it is busy until the last measurement is done
@@ -149,7 +148,7 @@ func measureLink(t *testing.T, r *report, variant string, nodes [2]*linkNode) {
 				result, err = pod.Iperf(m.Iperf)
 				return err
 			})
-			gbit := result.BitsPerSecond * duration.Seconds() / 1e9
+			gbit := result.BitsPerSecond * duration().Seconds() / 1e9
 			out, in := 0, 1
 			if back {
 				out, in = 1, 0

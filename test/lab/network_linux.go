@@ -2,6 +2,7 @@ package lab
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -29,13 +30,13 @@ var identity = []string{"ifindex", "address", "permaddr", "link_index", "iflink"
 func (h *Host) Network(same bool) ([]string, error) {
 	var lines []string
 	for _, command := range networkCommands {
-		out, err := h.Try(command...)
+		out, err := h.dump(command)
 		if err != nil {
 			return nil, err
 		}
 		var objects []map[string]any
 		if err := json.Unmarshal([]byte(out), &objects); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, out)
 		}
 		what := strings.Join(command[2:], " ")
 		for _, o := range objects {
@@ -54,6 +55,18 @@ func (h *Host) Network(same bool) ([]string, error) {
 	slices.Sort(lines)
 	out, err := h.Try("nft", "--stateless", "list", "ruleset") // in its own order, which means something
 	return append(lines, strings.Split(strings.TrimSpace(out), "\n")...), err
+}
+
+// dump runs a command of iproute2 until nothing has changed meanwhile: then a list may lack something, of which
+// ip warns on standard error and succeeds (NLM_F_DUMP_INTR).
+func (h *Host) dump(command []string) (out string, err error) {
+	for range 100 {
+		out, err = h.Try(command...)
+		if err != nil || !strings.Contains(out, "Dump was interrupted") {
+			break
+		}
+	}
+	return out, err
 }
 
 // settle removes what tells that a device is new.
