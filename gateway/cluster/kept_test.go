@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +122,44 @@ func TestKeptObjectsThatCannotBeRead(t *testing.T) {
 	}
 	if _, got := keptFor(dir, "milan"); got.At.IsZero() {
 		t.Error("unchanged, it is not read")
+	}
+}
+
+// TestSlowWriteOfKeptObjects: what changes during a write that waits, for the disk or for a processor, is kept soon after
+// it. A hundred times as long would be half a minute.
+func TestSlowWriteOfKeptObjects(t *testing.T) {
+	dir := t.TempDir()
+	file, _ := keptFor(dir, "milan")
+	pipe := filepath.Join(dir, KeptFile+".new")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go file.run(t.Context())
+	file.keep(oneOfEach(), time.Now())
+	time.Sleep(300 * time.Millisecond)
+	slow, err := os.Open(pipe) // from here on the write goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	if _, err := io.Copy(io.Discard, slow); err != nil {
+		t.Fatal(err)
+	}
+	ended := time.Now()
+	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")}}
+	file.keepLease(lease)
+	for {
+		info, err := os.Stat(filepath.Join(dir, KeptFile))
+		if err == nil && info.Mode().IsRegular() {
+			break
+		}
+		if time.Since(ended) > 20*time.Second {
+			t.Fatal("the lease is not kept")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, got := keptFor(dir, "milan"); !reflect.DeepEqual(got.Lease, lease) {
+		t.Errorf("kept is %+v", got.Lease)
 	}
 }
 
