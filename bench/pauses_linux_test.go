@@ -18,17 +18,20 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-var measurePauses = flag.Bool("pauses", false, "measure for how long the garbage collection stops a gateway under load; takes a minute and a half for each of -rounds")
+var measurePauses = flag.Bool("pauses", false, "measure for how long the garbage collection stops a gateway under load; takes two minutes for each of -rounds")
 
 // pausePlaces are where TestPauses has the gateways run.
 var pausePlaces = []struct {
 	name string
+	told bool // of system calls is the scheduler
 	in   func(*testing.T, []*lab.Process) (leave func())
 }{
-	{"alone", func(*testing.T, []*lab.Process) func() { return func() {} }},
-	{"two-busy-loops", busyLoops},
-	{"quota-100", quota(100)},
-	{"quota-50", quota(50)},
+	{"alone", false, alone},
+	{"alone-told", true, alone},
+	{"two-busy-loops", false, busyLoops},
+	{"two-busy-loops-told", true, busyLoops},
+	{"quota-100", false, quota(100)},
+	{"quota-50", false, quota(50)},
 }
 
 // pauseCollections is how many garbage collections each figure is of: as many pauses as the runtime
@@ -51,7 +54,11 @@ func TestPauses(t *testing.T) {
 	var r report
 	for r.round = range *rounds {
 		for _, place := range pausePlaces {
-			gateways, stop := startSluice(t, topo, lab.Build(t, lab.GatewayPackage), nil, "--pprof-address", profiler)
+			gateway := lab.Build(t, lab.GatewayPackage)
+			if place.told {
+				gateway = buildUnderlay(t, "mmsg_linux.go", told...)
+			}
+			gateways, stop := startSluice(t, topo, gateway, nil, "--pprof-address", profiler)
 			p := &path{t: t, variant: place.name, topo: topo, gateways: gateways, report: &r}
 			p.ready()
 			leave := place.in(t, gateways)
@@ -119,6 +126,8 @@ func (p *path) collect(times int) (all []time.Duration, err error) {
 	}
 	return all, nil
 }
+
+func alone(*testing.T, []*lab.Process) (leave func()) { return func() {} }
 
 // busyLoops runs two programs beside the gateways that do nothing but that.
 func busyLoops(t *testing.T, _ []*lab.Process) (end func()) {

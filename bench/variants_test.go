@@ -39,8 +39,9 @@ var variants = []variant{
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), large)
 	}},
 	{"sluice-tun", startSluiceTUN},
-	{"sluice-no-yield", changedPoller("if !w.slept {", "if false {")},
-	{"sluice-one-poller", changedPoller("func wakePoller() {\n\tgo nothing()\n\tgo nothing()\n}", "func wakePoller() {}")},
+	{"sluice-no-yield", changedUnderlay("poller_linux.go", [2]string{"if !w.slept {", "if false {"})},
+	{"sluice-one-poller", changedUnderlay("poller_linux.go", [2]string{"func wakePoller() {\n\tgo nothing()\n\tgo nothing()\n}", "func wakePoller() {}"})},
+	{"sluice-told", changedUnderlay("mmsg_linux.go", told...)},
 	{"before", func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
 		if *beforePath == "" {
 			t.Fatal("the variant before needs -before PROGRAM")
@@ -54,6 +55,12 @@ const (
 	stockName = "stock" // what a user would run instead
 	limitName = "limit" // what the machine could do
 )
+
+// told makes the sockets of a gateway tell the scheduler of their system calls.
+var told = [][2]string{
+	{"unix.RawSyscall6(unix.SYS_RECVMMSG,", "unix.Syscall6(unix.SYS_RECVMMSG,"},
+	{"unix.RawSyscall6(unix.SYS_SENDMMSG,", "unix.Syscall6(unix.SYS_SENDMMSG,"},
+}
 
 // chosen returns what a flag names of all, in its order.
 func chosen[T any](t *testing.T, names string, all []T, name func(T) string) (out []T) {
@@ -131,14 +138,17 @@ func startSluice(t *testing.T, topo *lab.Topology, binary string, change func(*l
 	return processes, func() { stopAll(t, processes) }
 }
 
-// changedPoller starts gateways without one of the two things that package underlay does beside Go's poller.
-func changedPoller(old, new string) func(*testing.T, *lab.Topology) ([]*lab.Process, func()) {
+// changedUnderlay starts gateways with another file of package underlay, each without one of the things that it does for
+// speed.
+func changedUnderlay(file string, edits ...[2]string) func(*testing.T, *lab.Topology) ([]*lab.Process, func()) {
 	return func(t *testing.T, topo *lab.Topology) ([]*lab.Process, func()) {
-		gateway := lab.BuildChanged(t, lab.GatewayPackage, lab.Change{
-			File: source.Path("underlay", "poller_linux.go"), Edits: [][2]string{{old, new}},
-		})
-		return startSluice(t, topo, gateway, nil)
+		return startSluice(t, topo, buildUnderlay(t, file, edits...), nil)
 	}
+}
+
+func buildUnderlay(t *testing.T, file string, edits ...[2]string) (gateway string) {
+	t.Helper()
+	return lab.BuildChanged(t, lab.GatewayPackage, lab.Change{File: source.Path("underlay", file), Edits: edits})
 }
 
 // startSluiceTUN has nodes without kernel tunnels: their agents carry the packets.
