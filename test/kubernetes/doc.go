@@ -10,7 +10,8 @@
 // order. rome is the local cluster of all commands, which has the gateway clients, and
 // milan the remote one, which has the servers. What is under test is installed once,
 // and one connection serves all parts that need one (world.connect); parts that need
-// the clusters apart end it (world.apart). Each can be run alone.
+// the clusters apart end it (world.apart). Each can be run alone. TestPeerings does the
+// same with two other clusters, for what they share beside the network.
 //
 // The documents of package document are followed word for word. It needs root and what
 // package kubelab needs.

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"io"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -35,19 +34,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// anyOptions are the parts for which all options of an installation will do.
-var anyOptions = []string{"authentication", "services", "offloading"}
+// part is what is tested on clusters that others have used before.
+type part struct {
+	name string
+	long bool // it takes many minutes
+	run  func(*testing.T, *world)
+}
 
-// TestClusters runs everything that two clusters are enough for. The clusters, the
-// installation and a connection are there once: parts that need one find it, those
-// that need the clusters apart end it.
+// TestClusters runs everything about the network that two clusters are enough for. The
+// clusters, the installation and a connection are there once: parts that need one find
+// it, those that need the clusters apart end it.
 func TestClusters(t *testing.T) {
 	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}, DNS: true})
-	for _, part := range []struct {
-		name string
-		long bool
-		run  func(*testing.T, *world)
-	}{
+	w.parts(t, false, []part{
 		{"upgrade", false, testUpgrade}, // installs, and leaves a connection
 		{"rotate-keys", false, testRotateKeys},
 		{"faults", false, testFaults},
@@ -76,9 +75,6 @@ func TestClusters(t *testing.T) {
 		{"declarative", false, testDeclarative},
 		{"templates", false, testTemplates},
 		{"nothing grows", false, testNothingGrows},
-		{"authentication", false, testAuthentication},
-		{"services", false, testServices}, // with what authentication has installed
-		{"offloading", false, testOffloading},
 		{"metrics", true, testMetrics},
 		{"time is up", true, testTimeIsUp},
 		{"an API server goes away", true, testAPIServerAway},
@@ -87,9 +83,27 @@ func TestClusters(t *testing.T) {
 		{"cycles", true, testCycles},
 		{"churn", true, testChurn},
 		{"failed upgrades", true, testFailedUpgrades},
-	} {
-		t.Run(part.name, func(t *testing.T) {
-			if part.long && !*long {
+	})
+}
+
+// TestPeerings runs everything that two clusters share beside the network. Each part
+// adds to the installation, and the last one removes all of it.
+func TestPeerings(t *testing.T) {
+	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}, DNS: true})
+	w.parts(t, true, []part{
+		{"authentication", false, testAuthentication},
+		{"services", false, testServices},
+		{"offloading", false, testOffloading},
+		{"uninstall", false, testUninstall},
+	})
+}
+
+// parts runs parts in order. Each finds what is under test installed, with the options of
+// the test or, if any will do, with those of the parts before.
+func (w *world) parts(t *testing.T, anyOptions bool, parts []part) {
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
+			if p.long && !*long {
 				t.Skip("SKIPPED: this takes many minutes: -kubernetes.long")
 			}
 			defer func() {
@@ -98,14 +112,10 @@ func TestClusters(t *testing.T) {
 					w.reset(t) // what follows is to begin anew
 				}
 			}()
-			if part.name != "upgrade" {
-				w.ready(t, slices.Contains(anyOptions, part.name))
+			if p.name != "upgrade" {
+				w.ready(t, anyOptions)
 			}
-			part.run(t, w)
+			p.run(t, w)
 		})
 	}
-	t.Run("uninstall", func(t *testing.T) {
-		w.ready(t, true)
-		testUninstall(t, w)
-	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // testUninstall uninstalls: first the CRDs stay and nothing else, then they go, too.
-// It is the last of all.
+// It is the last part.
 func testUninstall(t *testing.T, w *world) {
 	w.apart(t)
 	w.uninstall(t)
