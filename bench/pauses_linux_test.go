@@ -23,7 +23,7 @@ var measurePauses = flag.Bool("pauses", false, "measure for how long the garbage
 // pausePlaces are where TestPauses has the gateways run.
 var pausePlaces = []struct {
 	name string
-	told bool // of system calls is the scheduler
+	told bool // the scheduler of system calls
 	in   func(*testing.T, []*lab.Process) (leave func())
 }{
 	{"alone", false, alone},

@@ -83,6 +83,7 @@ func TestClusters(t *testing.T) {
 		{"cycles", true, testCycles},
 		{"churn", true, testChurn},
 		{"failed upgrades", true, testFailedUpgrades},
+		{"uninstall", true, testUninstall}, // of what all these leave; TestPeerings does it after others
 	})
 }
 
