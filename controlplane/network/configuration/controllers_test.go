@@ -178,7 +178,7 @@ func testDocuments(t *testing.T, w *world, namespace string) {
 	w.grant(t, namespace, "dry-paper-pod-10-243-0-0-16", "10.71.0.0/16", ipamv1alpha1.ReasonRemapped)
 	w.grant(t, namespace, "dry-paper-external-10-70-0-0-16", "10.72.0.0/16", ipamv1alpha1.ReasonRemapped)
 	c := w.want(t, namespace, "dry-paper", networkingv1beta1.ReasonNetworkCIDRsConfigured, "All network CIDRs are configured")
-	w.wantRemote(t, c, "cidr: {pod: 10.71.0.0/16, external: 10.72.0.0/16}")
+	w.wantRemote(t, c, "cidr: {pod: [10.71.0.0/16], external: [10.72.0.0/16]}")
 	if c.Spec.Local == nil || len(c.Spec.Local.CIDR.Pod.List) != 2 {
 		t.Errorf("spec.local %+v", c.Spec.Local)
 	}
@@ -222,7 +222,7 @@ func testChange(t *testing.T, w *world, namespace string) {
 	w.settled(t, namespace, "c")
 	w.grant(t, namespace, "c-pod-10-11-0-0-16", "10.81.0.0/16", ipamv1alpha1.ReasonRemapped)
 	c = w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
-	w.wantRemote(t, c, "cidr: {pod: [10.81.0.0/16], external: 10.20.0.0/16}")
+	w.wantRemote(t, c, "cidr: {pod: [10.81.0.0/16], external: [10.20.0.0/16]}")
 	n := new(ipamv1alpha1.Network)
 	if err := w.Get(context.Background(), namespace, kept.Name, n); err != nil || n.UID != kept.UID {
 		t.Errorf("the Network that is still wanted was made anew (%v)", err)
@@ -263,7 +263,7 @@ func testForeignStatus(t *testing.T, w *world, namespace string) {
 		if err := w.Get(ctx, namespace, "c", &c); err != nil {
 			return err
 		}
-		if diff := cmp.Diff(cluster(t, "cidr: {pod: 10.71.0.0/16}"), c.Status.Remote); diff != "" {
+		if diff := cmp.Diff(cluster(t, "cidr: {pod: [10.71.0.0/16]}"), c.Status.Remote); diff != "" {
 			return fmt.Errorf("status.remote (-want +got):\n%s", diff)
 		}
 		return nil
@@ -356,7 +356,7 @@ func testRestored(t *testing.T, w *world, namespace string) {
 	})
 	w.Delete(t, first)
 	c := w.want(t, namespace, "c", networkingv1beta1.ReasonWaitingForNetworks)
-	w.wantRemote(t, c, "cidr: {pod: 10.81.0.0/16}")
+	w.wantRemote(t, c, "cidr: {pod: [10.81.0.0/16]}")
 	w.grant(t, namespace, "c-pod-10-10-0-0-16", "10.81.0.0/16", ipamv1alpha1.ReasonRemapped)
 	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
 }
@@ -419,10 +419,10 @@ func testIPAM(t *testing.T, w *world, namespace string) {
 	// A peer that is renumbered gets what it asks for, if it is free, although it is part of what it had.
 	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.150.0.0/16}}"))
 	c = w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
-	w.wantRemote(t, c, "cidr: {pod: 10.150.0.0/16}")
+	w.wantRemote(t, c, "cidr: {pod: [10.150.0.0/16]}")
 	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: [10.150.0.0/17], external: 10.150.128.0/17}}"))
 	c = w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkCIDRsConfigured)
-	w.wantRemote(t, c, "cidr: {pod: [10.150.0.0/17], external: 10.150.128.0/17}")
+	w.wantRemote(t, c, "cidr: {pod: [10.150.0.0/17], external: [10.150.128.0/17]}")
 	// What cannot be granted.
 	w.Apply(manifest(namespace, "c", "remote: {cidr: {pod: 10.0.0.0/7}}"))
 	w.want(t, namespace, "c", networkingv1beta1.ReasonNetworkRefused, "Network c-pod-10-0-0-0-7: ")

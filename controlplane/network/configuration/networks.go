@@ -11,6 +11,30 @@ import (
 	"github.com/sluice-net/sluice/controlplane/objectname"
 )
 
+// wanted are the Networks of the Configuration. One that it has for a prefix is kept under its name: versions of Liqo name
+// them in other ways, and another one could get another prefix.
+func (f Facts) wanted() []*ipamv1alpha1.Network {
+	wanted := wantedNetworks(f.Configuration)
+	for _, w := range wanted {
+		if has := f.has(w); has != nil {
+			w.Name, w.Spec.CIDR = has.Name, has.Spec.CIDR
+		}
+	}
+	return wanted
+}
+
+// has is the oldest Network of the Configuration that is for what another one is wanted for.
+func (f Facts) has(wanted *ipamv1alpha1.Network) (oldest *ipamv1alpha1.Network) {
+	for _, n := range f.Networks {
+		if n.DeletionTimestamp.IsZero() && metav1.IsControlledBy(n, f.Configuration) && canonical(string(n.Spec.CIDR)) == string(wanted.Spec.CIDR) &&
+			n.Labels[networkingv1beta1.LabelCIDRType] == wanted.Labels[networkingv1beta1.LabelCIDRType] &&
+			(oldest == nil || n.CreationTimestamp.Before(&oldest.CreationTimestamp)) {
+			oldest = n
+		}
+	}
+	return oldest
+}
+
 // wantedNetworks returns a Network for each prefix of spec.remote, which has been
 // checked: first those of pods, then the external ones, in the order written.
 func wantedNetworks(c *networkingv1beta1.Configuration) []*ipamv1alpha1.Network {

@@ -142,7 +142,7 @@ func (f Facts) local() (local *networkingv1beta1.ClusterConfig, missing string) 
 
 // networks decides about Networks and what they say.
 func (f Facts) networks(p Plan) Plan {
-	wanted := wantedNetworks(f.Configuration)
+	wanted := f.wanted()
 	for _, n := range f.Networks {
 		if metav1.IsControlledBy(n, f.Configuration) && !slices.ContainsFunc(wanted, func(w *ipamv1alpha1.Network) bool { return w.Name == n.Name }) {
 			p.Delete = append(p.Delete, n)
@@ -182,7 +182,7 @@ func (f Facts) networks(p Plan) Plan {
 	case len(waiting) > 0:
 		return p.because(networkingv1beta1.ReasonWaitingForNetworks, messageWaiting+": "+strings.Join(waiting, "; "))
 	}
-	p.Ready, p.Remote = true, shaped(f.Configuration.Spec.Remote, granted)
+	p.Ready, p.Remote = true, answered(f.Configuration.Spec.Remote, granted)
 	return p.because(networkingv1beta1.ReasonNetworkCIDRsConfigured, messageReady)
 }
 
@@ -202,23 +202,25 @@ func ownerOf(n *ipamv1alpha1.Network) *metav1.OwnerReference {
 	return metav1.GetControllerOf(n)
 }
 
-// shaped is status.remote: what was granted, in the shape of what was asked for.
-func shaped(asked networkingv1beta1.ClusterConfig, granted []networkingv1beta1.CIDR) *networkingv1beta1.ClusterConfig {
+// answered is status.remote: what was granted. It has lists, whatever the spec has: Liqo's controllers read nothing else.
+func answered(asked networkingv1beta1.ClusterConfig, granted []networkingv1beta1.CIDR) *networkingv1beta1.ClusterConfig {
 	var s networkingv1beta1.ClusterConfig
 	pods := len(asked.CIDR.Pod.List)
-	s.CIDR.Pod = networkingv1beta1.CIDRs{List: granted[:pods:pods], Scalar: asked.CIDR.Pod.Scalar}
+	s.CIDR.Pod.List = granted[:pods:pods]
 	if len(granted) > pods {
-		s.CIDR.External = networkingv1beta1.CIDRs{List: granted[pods:], Scalar: asked.CIDR.External.Scalar}
+		s.CIDR.External.List = granted[pods:]
 	}
 	return &s
 }
 
-// kept is status.remote as it is, unless it cannot be an answer to spec.remote.
+// kept is status.remote as it is, in lists, unless it cannot be an answer to spec.remote.
 func kept(c *networkingv1beta1.Configuration) *networkingv1beta1.ClusterConfig {
 	s := c.Status.Remote
 	if s == nil || !fits(s.CIDR.Pod, c.Spec.Remote.CIDR.Pod) || !fits(s.CIDR.External, c.Spec.Remote.CIDR.External) {
 		return nil
 	}
+	s = s.DeepCopy()
+	s.CIDR.Pod.Scalar, s.CIDR.External.Scalar = false, false
 	return s
 }
 

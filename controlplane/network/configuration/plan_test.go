@@ -58,6 +58,13 @@ func owned(name, asked, given string, reason ipamv1alpha1.ConditionReason, messa
 	return n
 }
 
+// ofLiqo is a Network of the Configuration c as some version of Liqo makes it.
+func ofLiqo(name, kind, asked, given string) *ipamv1alpha1.Network {
+	n := owned(name, asked, given, "", "")
+	n.Labels, n.CreationTimestamp = map[string]string{networkingv1beta1.LabelCIDRType: kind}, metav1.Unix(100, 0)
+	return n
+}
+
 func installed(name, networkType, cidr string) *ipamv1alpha1.Network {
 	n := owned(name, cidr, cidr, "", "")
 	n.Namespace, n.OwnerReferences = "liqo", nil
@@ -84,7 +91,7 @@ func TestBuild(t *testing.T) {
 		return owned("c-external-10-70-0-0-16", "10.70.0.0/16", given, "", "")
 	}
 	both := []string{"c-pod-10-243-0-0-16", "c-external-10-70-0-0-16"}
-	answered := "cidr: {pod: 10.243.0.0/16, external: 10.71.0.0/16}"
+	answered := "cidr: {pod: [10.243.0.0/16], external: [10.71.0.0/16]}"
 	ours := func(n *ipamv1alpha1.Network, change func(*ipamv1alpha1.Network)) *ipamv1alpha1.Network {
 		change(n)
 		return n
@@ -111,7 +118,16 @@ func TestBuild(t *testing.T) {
 		}, []string{"c-pod-10-243-0-0-16", "c-pod-fd00-10---64", "c-external-10-70-0-0-16"}, nil,
 			`cidr: {pod: [10.71.0.0/16, "fd00:11::/64"], external: [10.71.0.0/16]}`, networkingv1beta1.ReasonNetworkCIDRsConfigured, ""},
 		{"no external CIDR", local + "remote: {cidr: {pod: 10.243.0.0/16}}", "", []*ipamv1alpha1.Network{pod("10.243.0.0/16", "", "")}, both[:1], nil,
-			"cidr: {pod: 10.243.0.0/16}", networkingv1beta1.ReasonNetworkCIDRsConfigured, ""},
+			"cidr: {pod: [10.243.0.0/16]}", networkingv1beta1.ReasonNetworkCIDRsConfigured, ""},
+		{"a status that an earlier version wrote", asScalars, "cidr: {pod: 10.243.0.0/16, external: 10.71.0.0/16}", []*ipamv1alpha1.Network{external("10.71.0.0/16")}, both, nil, answered,
+			networkingv1beta1.ReasonWaitingForNetworks, ""},
+		{"Networks that Liqo 1.0 has named", asScalars, "", []*ipamv1alpha1.Network{ofLiqo("c-external", "external", "10.70.0.0/16", "10.71.0.0/16"), ofLiqo("c-pod", "pod", "10.243.0.0/16", "10.243.0.0/16")},
+			[]string{"c-pod", "c-external"}, nil, answered, networkingv1beta1.ReasonNetworkCIDRsConfigured, ""},
+		{"a second Network for a prefix", asScalars, answered, []*ipamv1alpha1.Network{external("10.71.0.0/16"), ofLiqo("c-pod", "pod", "10.243.0.0/16", "10.243.0.0/16"),
+			ours(ofLiqo("c-pod-10-243-0-0-16", "pod", "10.243.0.0/16", ""), func(n *ipamv1alpha1.Network) { n.CreationTimestamp = metav1.Unix(200, 0) })},
+			nil, []string{"c-pod-10-243-0-0-16"}, "", networkingv1beta1.ReasonWaitingForNetworks, "c-pod-10-243-0-0-16 must go first"},
+		{"a Network of Liqo for what is not wanted any more", asScalars, "", []*ipamv1alpha1.Network{ofLiqo("c-pod", "pod", "10.9.0.0/16", "10.9.0.0/16"), ofLiqo("c-external", "pod", "10.70.0.0/16", "10.70.0.0/16")},
+			nil, []string{"c-pod", "c-external"}, "", networkingv1beta1.ReasonWaitingForNetworks, ""},
 		{"a prefix in another spelling", local + `remote: {cidr: {pod: "FD00:10:0::/64"}}`, "", nil, []string{"c-pod-fd00-10---64"}, nil, "", networkingv1beta1.ReasonWaitingForNetworks, ""},
 		{"a Network that is not wanted any more", asScalars, answered, []*ipamv1alpha1.Network{pod("10.243.0.0/16", "", ""), external("10.71.0.0/16"),
 			owned("c-pod-10-244-0-0-16", "10.244.0.0/16", "10.244.0.0/16", "", "")}, nil, []string{"c-pod-10-244-0-0-16"}, "",
