@@ -154,3 +154,16 @@ func TestNames(t *testing.T) {
 		t.Errorf("link %q", l)
 	}
 }
+
+// TestKeptLinkName: what Liqo has named keeps its name, as a new one would interrupt the traffic. Anything else is none.
+func TestKeptLinkName(t *testing.T) {
+	ours := linkName("n1")
+	for has, want := range map[string]string{
+		"liqo.x7k2m9q4zw": "liqo.x7k2m9q4zw", ours: ours, "": ours, "liqo.x7k2m9q4z": ours, "liqo.x7k2m9q4zw1": ours, "liqo.x7k2m9q4z/": ours,
+		"eth0": ours, "liqo-x7k2m9q4zw": ours, "liqo.X7K2M9Q4ZW": ours,
+	} {
+		if got := keptLinkName(has, "n1"); got != want {
+			t.Errorf("of %q: %q, want %q", has, got, want)
+		}
+	}
+}

@@ -125,7 +125,7 @@ func planFabric(f fabricFacts) fabricPlan {
 		old = f.Fabric.Spec
 	}
 	spec := networkingv1beta1.InternalFabricSpec{MTU: cmp.Or(first.MTU, defaultMTU), GatewayIP: first.PodIP}
-	spec.Interface.Node.Name = linkName(f.Key.String())
+	spec.Interface.Node.Name = keptLinkName(old.Interface.Node.Name, f.Key.String())
 	if spec.GatewayIP == "" {
 		if spec.GatewayIP = old.GatewayIP; spec.GatewayIP != "" {
 			wait(networkingv1beta1.ReasonWaitingForGatewayPod, "No gateway pod is active. The nodes keep their tunnels to %s until one is: see the conditions Deployed and EndpointReady", spec.GatewayIP)

@@ -3,6 +3,7 @@ package internalnetwork
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,6 +21,18 @@ const hashLength = 10
 // so that it needs not be remembered: 50 bits of a hash do not meet by chance in
 // one cluster.
 func linkName(object string) string { return linkPrefix + hash(object) }
+
+// likeLinkName are the names that Liqo makes of ten random characters, and ours.
+var likeLinkName = regexp.MustCompile(`^` + regexp.QuoteMeta(linkPrefix) + `[a-z0-9]{10}$`)
+
+// keptLinkName is the name that a link has, if it is one of Liqo's or ours, or else that of the object: another name would
+// cut off a node until its agent and the gateway have both made the link anew.
+func keptLinkName(has, object string) string {
+	if likeLinkName.MatchString(has) {
+		return has
+	}
+	return linkName(object)
+}
 
 func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))

@@ -54,7 +54,11 @@ func planNode(f nodeFacts) nodePlan {
 	n := &networkingv1beta1.InternalNode{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Name, Labels: map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}},
 	}
-	n.Spec.Interface.Gateway.Name = linkName(f.Name)
+	var has string
+	if f.InternalNode != nil {
+		has = f.InternalNode.Spec.Interface.Gateway.Name
+	}
+	n.Spec.Interface.Gateway.Name = keptLinkName(has, f.Name)
 	n.Spec.Interface.Node.IP = networkingv1beta1.Address(f.Address.Addr.String())
 	return nodePlan{Apply: n}
 }

@@ -20,9 +20,13 @@ var waiting = grant{Reason: networkingv1beta1.ReasonWaitingForInternalCIDR, Mess
 func TestPlanNode(t *testing.T) {
 	real, virtual := &corev1.Node{}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"liqo.io/type": "virtual-node"}}}
 	there := &networkingv1beta1.InternalNode{}
+	ofLiqo := &networkingv1beta1.InternalNode{}
+	ofLiqo.Spec.Interface.Gateway.Name = "liqo.x7k2m9q4zw"
 	desired := &networkingv1beta1.InternalNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"liqo.io/managed": "true"}}}
 	desired.Spec.Interface.Gateway.Name = "liqo.ctlone2css" // for life: a change of the hash cuts every node off
 	desired.Spec.Interface.Node.IP = "10.80.0.1"
+	asLiqo := desired.DeepCopy()
+	asLiqo.Spec.Interface.Gateway.Name = "liqo.x7k2m9q4zw"
 	for _, tt := range []struct {
 		name         string
 		node         *corev1.Node
@@ -32,6 +36,7 @@ func TestPlanNode(t *testing.T) {
 	}{
 		{"new node", real, nil, granted("10.80.0.1"), nodePlan{Apply: desired}},
 		{"known node", real, there, granted("10.80.0.1"), nodePlan{Apply: desired}},
+		{"a node of Liqo's", real, ofLiqo, granted("10.80.0.1"), nodePlan{Apply: asLiqo}},
 		{"no address for a new node", real, nil, waiting, nodePlan{Wait: true}},
 		{"no address for a known node", real, there, waiting, nodePlan{Wait: true}},
 		{"orphan", nil, there, grant{}, nodePlan{Delete: true}},
@@ -86,6 +91,8 @@ func TestPlanFabric(t *testing.T) {
 	}
 	there := &networkingv1beta1.InternalFabric{Spec: spec(1300, "10.0.0.9", "10.80.0.9", "10.99.0.0/16")}
 	owned := there.DeepCopy()
+	ofLiqo, asLiqo := there.DeepCopy(), spec(1400, "10.0.0.5", "10.80.0.9", "10.61.0.0/16")
+	ofLiqo.Spec.Interface.Node.Name, asLiqo.Interface.Node.Name = "liqo.x7k2m9q4zw", "liqo.x7k2m9q4zw"
 	owned.OwnerReferences = []metav1.OwnerReference{ownerReference(kindGatewayServer, "gw", "1")}
 
 	type conditions map[string]string // gateway: reason, message
@@ -104,6 +111,8 @@ func TestPlanFabric(t *testing.T) {
 			new(spec(1400, "10.0.0.5", "10.80.0.1", "10.61.0.0/16", "10.62.0.0/16")), false, conditions{"gw": "InternalFabricReady" + is + reached}},
 		{"it is brought up to date", []gateway{g}, []networkingv1beta1.Configuration{configured("10.61.0.0/16")}, there, granted("10.80.0.9"),
 			new(spec(1400, "10.0.0.5", "10.80.0.9", "10.61.0.0/16")), false, conditions{"gw": "InternalFabricReady" + is + reached}},
+		{"a fabric of Liqo's", []gateway{g}, []networkingv1beta1.Configuration{configured("10.61.0.0/16")}, ofLiqo, granted("10.80.0.9"),
+			&asLiqo, false, conditions{"gw": "InternalFabricReady" + is + reached}},
 		{"no MTU", []gateway{without(func(g *gateway) { g.MTU = 0 })}, []networkingv1beta1.Configuration{configured("10.61.0.0/16")}, nil, granted("10.80.0.1"),
 			new(spec(1340, "10.0.0.5", "10.80.0.1", "10.61.0.0/16")), false, conditions{"gw": "InternalFabricReady" + is + reached}},
 		{"one of two Configurations is ready", []gateway{g}, []networkingv1beta1.Configuration{failing, configured("10.62.0.0/16")}, nil, granted("10.80.0.1"),
