@@ -14,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // electionFlag makes a gateway take part in the election even if it is alone.
 const electionFlag = "--leader-election"
 
-// annotationAccount is the UID of the service account, in the template of the pods.
+// annotationAccount is the UID of the service account, in the template of the pods. On a Deployment itself it says that
+// its pods were there before ours, and work with this account.
 const annotationAccount = "networking.liqo.io/service-account-uid"
 
 // deployment adds the Deployment and says how it fares.
@@ -40,7 +42,12 @@ func (f *Facts) deployment(p *Plan) {
 	if f.elects() && f.marks() {
 		delete(t.Labels, networkingv1beta1.LabelActive) // or every replica started with it
 	}
-	t.Annotations = labels.Merge(t.Annotations, map[string]string{annotationAccount: string(f.Account.UID)})
+	account := map[string]string{annotationAccount: string(f.Account.UID)}
+	if f.othersPods() {
+		d.Annotations = labels.Merge(d.Annotations, account)
+	} else {
+		t.Annotations = labels.Merge(t.Annotations, account)
+	}
 	t.Spec.ServiceAccountName, t.Spec.DeprecatedServiceAccount = g.accountName(), ""
 	for i := range t.Spec.Volumes {
 		if v := &t.Spec.Volumes[i]; v.Name == keysVolume {
@@ -51,6 +58,17 @@ func (f *Facts) deployment(p *Plan) {
 		}
 	}
 	p.Objects = append(p.Objects, d)
+}
+
+// othersPods tells whether the Deployment was made by Liqo, for the account that there is now. A mark in the template would
+// replace a pod that works.
+func (f *Facts) othersPods() bool {
+	if f.Deployment == nil || f.Deployment.Spec.Template.Annotations[annotationAccount] != "" {
+		return false
+	}
+	uid, seen := f.Deployment.Annotations[annotationAccount]
+	_, applied := f.Deployment.Annotations[apply.AnnotationHash]
+	return seen && uid == string(f.Account.UID) || !seen && !applied
 }
 
 // fullStrategy spells out what an API server would fill in. What it fills in belongs

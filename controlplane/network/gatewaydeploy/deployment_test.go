@@ -79,6 +79,36 @@ func TestPodsGoWithTheirAccount(t *testing.T) {
 	}
 }
 
+// A Deployment that Liqo has made keeps its pods, and they go with their account as ours do.
+func TestPodsOfLiqoStay(t *testing.T) {
+	f := serverFacts()
+	const mark = "networking.liqo.io/service-account-uid"
+	deployment := func(on, inTemplate map[string]string) *appsv1.Deployment {
+		d := new(appsv1.Deployment)
+		d.Annotations, d.Spec.Template.Annotations = on, inTemplate
+		return d
+	}
+	applied := map[string]string{"networking.liqo.io/applied-hash": "x"}
+	for _, tt := range []struct {
+		name                 string
+		has                  *appsv1.Deployment
+		wantOn, wantTemplate string
+	}{
+		{"none yet", nil, "", "uid-account"},
+		{"Liqo's", deployment(nil, nil), "uid-account", ""},
+		{"Liqo's, seen before", deployment(map[string]string{mark: "uid-account", "networking.liqo.io/applied-hash": "x"}, nil), "uid-account", ""},
+		{"Liqo's, of another account", deployment(map[string]string{mark: "earlier", "networking.liqo.io/applied-hash": "x"}, nil), "", "uid-account"},
+		{"ours", deployment(applied, map[string]string{mark: "uid-account"}), "", "uid-account"},
+		{"ours, and somebody has removed the mark", deployment(applied, nil), "", "uid-account"},
+	} {
+		f.Deployment = tt.has
+		d := found[appsv1.Deployment](Build(f).Objects, "gw-a")
+		if on, template := d.Annotations[mark], d.Spec.Template.Annotations[mark]; on != tt.wantOn || template != tt.wantTemplate {
+			t.Errorf("%s: on the Deployment %q, in its template %q; want %q, %q", tt.name, on, template, tt.wantOn, tt.wantTemplate)
+		}
+	}
+}
+
 func TestVolumeKeepsItsModeAndItems(t *testing.T) {
 	f := serverFacts()
 	f.Gateway.secretRef = "mine"
