@@ -99,6 +99,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.StringVar(&gw.MetricsNamespace, "metrics-namespace", "monitoring", "`NAME` of the namespace from which the NetworkPolicies allow reading metrics; empty: none")
 	fs.Uint16Var(&gw.GenevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, for the NetworkPolicies")
 	fs.BoolVar(&gw.DisruptionBudgets, "disruption-budgets", true, "create a PodDisruptionBudget for each gateway with several replicas; =false removes them")
+	fs.StringVar(&gw.Role, "gateway-role", "liqo-gateway", "`NAME` of the ClusterRole, and of the Role in the Liqo namespace, that gateways get")
+	foreignClusters := fs.Bool("foreign-clusters", true, "report on each peer in a ForeignCluster; =false leaves that to the controllers of Liqo")
 	authenticate := fs.Bool("authentication", false, "let clusters ask each other for resources: identities, Tenants, ResourceSlices")
 	var auth authentication.Options
 	var apiServerCA string
@@ -148,6 +150,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 		o.Offloading = &off
 		auth.Slices.Volumes = volumes(off.NamespaceQuota)
 	}
+	o.NoForeignClusters = !*foreignClusters
 	if *withServices {
 		o.Services = &svc
 	}
@@ -202,6 +205,8 @@ func (o *options) check() error {
 	switch ns := o.Gateways.MetricsNamespace; {
 	case ns != "" && len(validation.IsDNS1123Label(ns)) > 0:
 		return daemon.Usagef("--metrics-namespace: %q is not the name of a namespace", ns)
+	case len(validation.IsDNS1123Subdomain(o.Gateways.Role)) > 0:
+		return daemon.Usagef("--gateway-role: %q is not the name of a role", o.Gateways.Role)
 	case o.Gateways.GenevePort == 0:
 		return daemon.Usagef("--geneve-port: 0 is not a UDP port")
 	}

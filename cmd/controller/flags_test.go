@@ -45,7 +45,7 @@ func TestParseFlags(t *testing.T) {
 			qps: 200, burst: 4000,
 			Options: manager.Options{
 				LiqoNamespace: "liqo", MetricsAddress: ":8080", HealthProbeAddress: ":8081", Concurrency: 4, Pools: cidr.DefaultPools(),
-				Gateways:       gatewaydeploy.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true},
+				Gateways:       gatewaydeploy.Options{NetworkPolicies: true, MetricsNamespace: "monitoring", GenevePort: 6091, DisruptionBudgets: true, Role: "liqo-gateway"},
 				LeaderElection: &manager.LeaderElection{LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second, RetryPeriod: 2 * time.Second},
 				Bootstrap: bootstrap.Options{
 					ExternalCIDR: bootstrap.Range{Prefix: netip.MustParsePrefix("10.70.0.0/16")},
@@ -69,8 +69,9 @@ func TestParseFlags(t *testing.T) {
 			"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms",
 			"--metrics-address=[::1]:1", "--health-probe-address=127.0.0.1:2", "--kube-api-qps=10.5", "--kube-api-burst=20", "--concurrency=8",
 			"--log-level=debug", "--log-format=json", "--network-policies=false", "--metrics-namespace=m", "--geneve-port=6092", "--disruption-budgets=false",
+			"--foreign-clusters=false", "--gateway-role=sluice-gateway",
 		}, "", func(o *options) {
-			o.Gateways = gatewaydeploy.Options{MetricsNamespace: "m", GenevePort: 6092}
+			o.Gateways, o.NoForeignClusters = gatewaydeploy.Options{MetricsNamespace: "m", GenevePort: 6092, Role: "sluice-gateway"}, true
 			o.kubeconfig, o.LiqoNamespace, o.qps, o.burst, o.log = "k", "n", 10.5, 20, daemon.Log{Level: slog.LevelDebug, JSON: true}
 			o.MetricsAddress, o.HealthProbeAddress, o.Concurrency, o.Pools = "[::1]:1", "127.0.0.1:2", 8, prefixes("10.64.0.0/10")
 			o.LeaderElection = &manager.LeaderElection{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second / 2}
@@ -149,6 +150,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}{
 		{"--cluster", "unknown flag: --cluster"},
 		{"extra", `unexpected argument "extra"`},
+		{"--gateway-role=Of/Liqo", `--gateway-role: "Of/Liqo" is not the name of a role`},
 		{"--liqo-namespace=Liqo", `--liqo-namespace: "Liqo" is not the name of a namespace`},
 		{"--cluster-id=Rome", `--cluster-id: "Rome" must be lower-case letters, digits and dashes, at most 63, with a letter or digit at both ends`},
 		{"--pod-cidr=10.0.0.0", `--pod-cidr: "10.0.0.0" is not a CIDR, such as 10.244.0.0/16 or fd00:10:244::/56`},

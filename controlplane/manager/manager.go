@@ -59,6 +59,8 @@ type Options struct {
 	// Services lets clusters use each other's Services, by ServiceExports and ServiceImports; nil: they do not. Its namespace
 	// is that above.
 	Services *services.Options
+	// NoForeignClusters leaves ForeignClusters to Liqo's controllers, which run beside these.
+	NoForeignClusters bool
 	// LeaderElection is nil where nothing else runs these controllers.
 	LeaderElection *LeaderElection
 	// MetricsAddress is the address of the metrics; empty: none.
@@ -162,6 +164,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		if err := services.SetupWithManager(mgr, *s); err != nil {
 			return fmt.Errorf("set up services: %w", err)
 		}
+	}
+	if o.NoForeignClusters {
+		return nil
 	}
 	if err := foreigncluster.SetupWithManager(mgr, secrets, o.Offloading != nil); err != nil {
 		return fmt.Errorf("set up foreigncluster: %w", err)

@@ -142,7 +142,10 @@ func served(scheme *runtime.Scheme, mapper meta.RESTMapper, o Options) ([]schema
 // watchedKinds returns those of our groups, and those of Kubernetes that are watched.
 func watchedKinds(scheme *runtime.Scheme, o Options) []schema.GroupVersionKind {
 	var ks []schema.GroupVersionKind
-	groups := []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion, corev1beta1.GroupVersion}
+	groups := []schema.GroupVersion{networkingv1beta1.GroupVersion, ipamv1alpha1.GroupVersion}
+	if !o.NoForeignClusters {
+		groups = append(groups, corev1beta1.GroupVersion)
+	}
 	if o.Authentication != nil {
 		groups = append(groups, authv1beta1.GroupVersion)
 		if o.Authentication.Slices.Volumes {

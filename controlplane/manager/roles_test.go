@@ -25,7 +25,7 @@ func TestRoles(t *testing.T) {
 			// Kinds that are not of this project.
 			"write": "clusterrolebindings configmaps deployments endpointslices events leases networkpolicies poddisruptionbudgets pods " +
 				"rolebindings roles secrets serviceaccounts servicemonitors services",
-			"bind": "liqo-gateway",
+			"bind": "liqo-gateway sluice-gateway",
 		},
 		"authentication/authentication.yaml": {
 			"write":   "certificatesigningrequests certificatesigningrequests/approval events resourcequotas rolebindings secrets",

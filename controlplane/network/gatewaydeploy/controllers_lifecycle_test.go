@@ -47,7 +47,7 @@ func comesBack[T any, P object[T]](t *testing.T, w *world, namespace, name strin
 
 func (w *world) testRestored(t *testing.T) {
 	s, _ := w.settled(t)
-	outside := bindingName(s.ns, "server")
+	outside := bindingName(gatewayRole, s.ns, "server")
 	comesBack[corev1.ServiceAccount](t, w, s.ns, "server")
 	account, err := read[corev1.ServiceAccount](context.Background(), s, "server")
 	if err != nil {
@@ -282,7 +282,7 @@ func (w *world) testRivals(t *testing.T) {
 		return says(g, g.Status.Conditions, "KeysReady=True KeysGenerated")
 	})
 	var b rbacv1.ClusterRoleBinding
-	if err := w.Get(ctx, "", bindingName(s.ns, "server"), &b); err != nil {
+	if err := w.Get(ctx, "", bindingName(gatewayRole, s.ns, "server"), &b); err != nil {
 		t.Errorf("its binding: %v", err)
 	}
 }
@@ -291,8 +291,8 @@ func (w *world) testRivals(t *testing.T) {
 func (s *space) outsideGone(t *testing.T, gateway string) {
 	t.Helper()
 	controlplanetest.Eventually(t, "no binding is left", func(ctx context.Context) error {
-		err := s.Get(ctx, "", bindingName(s.ns, gateway), new(rbacv1.ClusterRoleBinding))
-		err2 := s.Get(ctx, "liqo", bindingName(s.ns, gateway), new(rbacv1.RoleBinding))
+		err := s.Get(ctx, "", bindingName(gatewayRole, s.ns, gateway), new(rbacv1.ClusterRoleBinding))
+		err2 := s.Get(ctx, "liqo", bindingName(gatewayRole, s.ns, gateway), new(rbacv1.RoleBinding))
 		return errors.Join(gone(err), gone(err2))
 	})
 }
@@ -394,12 +394,12 @@ func (w *world) testOrphans(t *testing.T) {
 		return gone(s.Get(ctx, "", s.ns, new(corev1.Namespace)))
 	})
 	var before rbacv1.ClusterRoleBinding
-	if err := w.Get(context.Background(), "", bindingName(s.ns, "server"), &before); err != nil {
+	if err := w.Get(context.Background(), "", bindingName(gatewayRole, s.ns, "server"), &before); err != nil {
 		t.Fatalf("nothing to clean up: %v", err)
 	}
 	w.start(t)
 	s.outsideGone(t, "server")
-	if err := w.Get(context.Background(), "", bindingName(other.ns, "server"), new(rbacv1.ClusterRoleBinding)); err != nil {
+	if err := w.Get(context.Background(), "", bindingName(gatewayRole, other.ns, "server"), new(rbacv1.ClusterRoleBinding)); err != nil {
 		t.Errorf("the binding of a gateway that is there: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 const (
 	// childPrefix precedes the gateway's name in the names of most of its objects.
 	childPrefix = "gw-"
-	// gatewayRole is the ClusterRole, and the Role in the Liqo namespace, of every gateway.
+	// gatewayRole is the ClusterRole, and the Role in the Liqo namespace, of every gateway, unless the options name another.
 	gatewayRole = "liqo-gateway"
 	// defaultAccount is the service account of pods that name none.
 	defaultAccount = "default"
@@ -42,8 +42,8 @@ func leaseName(gateway, namespace string, m mode) string {
 // Namespace a-b with gateway c must not meet namespace a with gateway b-c. The last
 // dash tells them apart, unless it may belong to the gateway. A gateway whose name
 // looks like a digest would have the name of the one whose digest it is.
-func bindingName(namespace, gateway string) string {
-	n := gatewayRole + "-" + namespace + "-" + gateway
+func bindingName(role, namespace, gateway string) string {
+	n := role + "-" + namespace + "-" + gateway
 	if strings.Contains(gateway, "-") || isDigest(gateway) {
 		n += "-" + objectname.Digest(namespace+"/"+gateway, digestBytes)
 	}

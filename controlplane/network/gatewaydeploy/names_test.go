@@ -16,7 +16,7 @@ func TestNames(t *testing.T) {
 		{"a Service", serviceName("server"), "gw-server"},
 		{"the metrics", metricsName("server"), "gw-server-metrics"},
 		{"a Lease", leaseName("a", "t", modeClient), "a.t.client.connections.liqo.io"},
-		{"a binding", bindingName("liqo-tenant-b", "server"), "liqo-gateway-liqo-tenant-b-server"},
+		{"a binding", bindingName(gatewayRole, "liqo-tenant-b", "server"), "liqo-gateway-liqo-tenant-b-server"},
 	} {
 		if row.got != row.want {
 			t.Errorf("%s: %q, want %q", row.name, row.got, row.want)
@@ -39,7 +39,7 @@ func TestBindingNamesNeverMeet(t *testing.T) {
 	seen := make(map[string]string)
 	// The last one has the digest of the first for its name.
 	for _, gateway := range [][2]string{{"a", "b-c"}, {"a-b", "c"}, {"a-b", "b-c"}, {"a", "b-b-c"}, {"a-b-b", "c"}, {"a-b-c", objectname.Digest("a/b-c", digestBytes)}} {
-		n := bindingName(gateway[0], gateway[1])
+		n := bindingName(gatewayRole, gateway[0], gateway[1])
 		if other, ok := seen[n]; ok {
 			t.Errorf("%v and %s are both %q", gateway, other, n)
 		}

@@ -77,7 +77,7 @@ type reconciler struct {
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=firewallconfigurations/status,verbs=get;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;clusterroles,verbs=bind,resourceNames=liqo-gateway
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;clusterroles,verbs=bind,resourceNames=liqo-gateway;sluice-gateway
 
 // Reconcile makes the objects of one gateway.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

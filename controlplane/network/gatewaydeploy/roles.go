@@ -45,9 +45,9 @@ func (f *Facts) roles(p *Plan) {
 	p.Objects = append(p.Objects, &rbacv1.Role{ObjectMeta: f.meta(name, g.self()), Rules: f.rules()})
 
 	inside := &rbacv1.RoleBinding{ObjectMeta: f.meta(name, g.self()), RoleRef: roleRef("Role", name), Subjects: f.subjects()}
-	outside := &rbacv1.RoleBinding{ObjectMeta: f.outsideMeta(), RoleRef: roleRef("Role", gatewayRole), Subjects: f.subjects()}
+	outside := &rbacv1.RoleBinding{ObjectMeta: f.outsideMeta(), RoleRef: roleRef("Role", f.role()), Subjects: f.subjects()}
 	outside.Namespace = f.Options.LiqoNamespace
-	cluster := &rbacv1.ClusterRoleBinding{ObjectMeta: f.outsideMeta(), RoleRef: roleRef("ClusterRole", gatewayRole), Subjects: f.subjects()}
+	cluster := &rbacv1.ClusterRoleBinding{ObjectMeta: f.outsideMeta(), RoleRef: roleRef("ClusterRole", f.role()), Subjects: f.subjects()}
 	p.Objects = append(p.Objects, inside, outside, cluster)
 
 	// A binding cannot be given another role.
@@ -58,10 +58,15 @@ func (f *Facts) roles(p *Plan) {
 		}
 	}
 	for i := range f.ClusterBindings {
-		if b := &f.ClusterBindings[i]; b.Name != cluster.Name || b.RoleRef != cluster.RoleRef {
+		if b := &f.ClusterBindings[i]; (b.Name != cluster.Name || b.RoleRef != cluster.RoleRef) && !f.ofLiqo(b) {
 			p.Delete = append(p.Delete, b)
 		}
 	}
+}
+
+// ofLiqo tells whether a binding is the one that Liqo's controllers made of the gateway, and will look for again.
+func (f *Facts) ofLiqo(b *rbacv1.ClusterRoleBinding) bool {
+	return f.role() != gatewayRole && b.RoleRef == roleRef("ClusterRole", gatewayRole)
 }
 
 func bindingOf(want, have *rbacv1.RoleBinding) bool {
@@ -105,8 +110,11 @@ func (f *Facts) outsideMeta() metav1.ObjectMeta {
 	for k, v := range f.gatewayLabels() {
 		labels[k] = v
 	}
-	return metav1.ObjectMeta{Name: bindingName(f.Gateway.GetNamespace(), f.Gateway.GetName()), Labels: labels}
+	return metav1.ObjectMeta{Name: bindingName(f.role(), f.Gateway.GetNamespace(), f.Gateway.GetName()), Labels: labels}
 }
+
+// role is the name of what every gateway may do outside its namespace.
+func (f *Facts) role() string { return cmp.Or(f.Options.Role, gatewayRole) }
 
 func (f *Facts) subjects() []rbacv1.Subject {
 	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: f.Gateway.accountName(), Namespace: f.Gateway.GetNamespace()}}

@@ -92,6 +92,21 @@ func TestRulesNameWhatTheyCan(t *testing.T) {
 	}
 }
 
+// In a cluster of Liqo its role of gateways is not ours, and its binding is left for it.
+func TestAnotherGatewayRole(t *testing.T) {
+	f := serverFacts()
+	liqos := *found[rbacv1.ClusterRoleBinding](Build(f).Objects, "liqo-gateway-t-a")
+	f.Options.Role, f.ClusterBindings = "sluice-gateway", []rbacv1.ClusterRoleBinding{liqos}
+	p := Build(f)
+	inLiqo, cluster := found[rbacv1.RoleBinding](p.Objects, "sluice-gateway-t-a"), found[rbacv1.ClusterRoleBinding](p.Objects, "sluice-gateway-t-a")
+	if inLiqo == nil || inLiqo.RoleRef.Name != "sluice-gateway" || cluster == nil || cluster.RoleRef.Name != "sluice-gateway" {
+		t.Errorf("bindings %v, %v", inLiqo, cluster)
+	}
+	if len(p.Delete) > 0 {
+		t.Errorf("deletes %v", p.Delete)
+	}
+}
+
 func TestBindingsOfAnotherRoleOrNameGo(t *testing.T) {
 	f := serverFacts()
 	p := Build(f)

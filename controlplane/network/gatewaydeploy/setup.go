@@ -33,6 +33,8 @@ import (
 type Options struct {
 	// LiqoNamespace is where the installation lives.
 	LiqoNamespace string
+	// Role is the ClusterRole, and the Role in the Liqo namespace, of every gateway; empty: liqo-gateway.
+	Role string
 	// NetworkPolicies makes a NetworkPolicy for each gateway; otherwise there is none.
 	NetworkPolicies bool
 	// MetricsNamespace is the one whose pods may read metrics then; empty: none.
