@@ -37,6 +37,7 @@ func variants(t *testing.T) map[string]Values {
 		"replicas": "{controllerManager: {replicas: 3}, networking: {gatewayTemplates: {replicas: 3}}}",
 		"metrics":  "metrics: {enabled: true, podMonitor: {enabled: true}, prometheusRule: {enabled: true}, grafanaDashboard: {enabled: true}}",
 		"cleanup":  "networking: {fabric: {cleanup: true}}",
+		"adoption": adopted,
 	} {
 		all[name] = merge(parse(t, minimal), parse(t, text))
 	}

@@ -13,6 +13,11 @@
 'liqo.io/imported-from' in variables.labels && variables.labels.all(l, l in ['liqo.io/imported-from', 'kubernetes.io/metadata.name'])
 {{- end }}
 
+{{/* The roles that all gateways get. Liqo has one of the usual name. */}}
+{{- define "sluice.gatewayRole" -}}
+{{ ternary "sluice-gateway" "liqo-gateway" .Values.adoption.enabled }}
+{{- end }}
+
 {{/* The version of the programs. */}}
 {{- define "sluice.version" -}}
 {{ .Values.tag | default .Chart.AppVersion }}
