@@ -19,6 +19,7 @@ const InstallationConfigMap = "liqo-installation"
 // Keys of the ConfigMap.
 const (
 	keyVersion           = "version"
+	keyAdoption          = "adoption"
 	keyClusterLabels     = "cluster.labels"
 	keyAPIServerAddress  = "apiServer.address"
 	keyControllerPods    = "controller.replicas"
@@ -31,6 +32,8 @@ const (
 type Installation struct {
 	// Version is that of the programs in the cluster. Empty: not known.
 	Version string
+	// Adopted says that Liqo runs there, too, and that its network was taken over.
+	Adopted bool
 	// ClusterLabels characterize the cluster.
 	ClusterLabels map[string]string
 	// APIServerAddress is the URL at which other clusters are to reach the API server. Empty: the controller finds it.
@@ -71,7 +74,7 @@ func (c *Cluster) Installation(ctx context.Context) (Installation, error) {
 }
 
 func parseInstallation(data map[string]string) (Installation, error) {
-	i := Installation{Version: data[keyVersion], APIServerAddress: data[keyAPIServerAddress], Gateway: DefaultGateway}
+	i := Installation{Version: data[keyVersion], APIServerAddress: data[keyAPIServerAddress], Adopted: data[keyAdoption] == "true", Gateway: DefaultGateway}
 	for pair := range strings.SplitSeq(data[keyClusterLabels], ",") {
 		k, v, ok := strings.Cut(pair, "=")
 		switch {

@@ -16,10 +16,10 @@ func TestParseInstallation(t *testing.T) {
 	}{
 		{"nothing said", nil, Installation{Gateway: DefaultGateway}, ""},
 		{"everything said", map[string]string{
-			"version": "v0.4.0", "cluster.labels": "region=eu,tier=edge", "apiServer.address": "https://203.0.113.7:6443", "controller.replicas": "3",
+			"version": "v0.4.0", "adoption": "true", "cluster.labels": "region=eu,tier=edge", "apiServer.address": "https://203.0.113.7:6443", "controller.replicas": "3",
 			"gateway.mtu": "1280", "gateway.server.service.port": "51900", "gateway.server.service.type": "NodePort",
 		}, Installation{
-			Version: "v0.4.0", ClusterLabels: map[string]string{"region": "eu", "tier": "edge"}, APIServerAddress: "https://203.0.113.7:6443", ControllerReplicas: 3,
+			Version: "v0.4.0", Adopted: true, ClusterLabels: map[string]string{"region": "eu", "tier": "edge"}, APIServerAddress: "https://203.0.113.7:6443", ControllerReplicas: 3,
 			Gateway: GatewayDefaults{MTU: 1280, ServerServicePort: 51900, ServerServiceType: corev1.ServiceTypeNodePort},
 		}, ""},
 		{"a label without a value", map[string]string{"cluster.labels": "region="}, Installation{ClusterLabels: map[string]string{"region": ""}, Gateway: DefaultGateway}, ""},

@@ -36,6 +36,7 @@ type end struct {
 	found     found
 	namespace string                 // the tenant namespace
 	defaults  access.GatewayDefaults // of a server that is made
+	adopted   bool                   // Liqo runs there, too, and has templates of the usual names
 	// noConditions: the cluster has the gateways of Liqo, without conditions.
 	noConditions atomic.Bool
 

@@ -268,6 +268,12 @@ func (e *end) rights(withGateways bool) []access.Permission {
 
 // checkGateway finds out whether the gateway can be made as it is wanted.
 func (e *end) checkGateway(ctx context.Context) error {
+	server := e.role == networkingv1beta1.ConnectionServer
+	installed, err := e.Installation(ctx)
+	if err != nil && (server || !apierrors.IsForbidden(err)) { // under Liqo not everybody may read it
+		return err
+	}
+	e.defaults, e.adopted = installed.Gateway, installed.Adopted
 	ref, err := e.templateRef()
 	if err != nil {
 		return err
@@ -277,14 +283,9 @@ func (e *end) checkGateway(ctx context.Context) error {
 			return err
 		}
 	}
-	if e.role != networkingv1beta1.ConnectionServer {
+	if !server {
 		return nil
 	}
-	installed, err := e.Installation(ctx)
-	if err != nil {
-		return err
-	}
-	e.defaults = installed.Gateway
 	return e.checkNodePorts(ctx)
 }
 

@@ -196,3 +196,24 @@ func TestExposedWithoutLoadBalancer(t *testing.T) {
 		})
 	}
 }
+
+// In a cluster of Liqo the usual names are those of its templates.
+func TestTemplateOfAdopted(t *testing.T) {
+	c := &access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}}
+	for _, tt := range []struct {
+		role    networkingv1beta1.ConnectionType
+		flags   TemplateFlags
+		adopted bool
+		want    string
+	}{
+		{networkingv1beta1.ConnectionServer, TemplateFlags{}, false, "wireguard-server"},
+		{networkingv1beta1.ConnectionServer, TemplateFlags{}, true, "sluice-wireguard-server"},
+		{networkingv1beta1.ConnectionClient, TemplateFlags{}, true, "sluice-wireguard-client"},
+		{networkingv1beta1.ConnectionServer, TemplateFlags{Name: "wireguard-server"}, true, "wireguard-server"},
+	} {
+		ref, err := TemplateRef(c, tt.role, tt.flags, tt.adopted)
+		if err != nil || ref.Name != tt.want || ref.Namespace != "liqo" {
+			t.Errorf("%+v: %+v, %v", tt, ref, err)
+		}
+	}
+}

@@ -20,11 +20,14 @@ import (
 // TemplateRef returns the reference that flags describe, for a gateway of a role.
 // Where a flag is empty it is the default: this project's kinds and names, the
 // namespace of the installation. The cluster is only asked for kinds that are not
-// this project's.
-func TemplateRef(c *access.Cluster, role networkingv1beta1.ConnectionType, f TemplateFlags) (corev1.ObjectReference, error) {
+// this project's. In an adopted one the usual names are those of Liqo's templates.
+func TemplateRef(c *access.Cluster, role networkingv1beta1.ConnectionType, f TemplateFlags, adopted bool) (corev1.ObjectReference, error) {
 	ref, typ := ServerTemplate(f.Name, c.LiqoNamespace), DefaultServerTemplateType
 	if role == networkingv1beta1.ConnectionClient {
 		ref, typ = ClientTemplate(f.Name, c.LiqoNamespace), DefaultClientTemplateType
+	}
+	if adopted && f.Name == "" {
+		ref.Name = adoptedPrefix + ref.Name
 	}
 	ref.Namespace = cmp.Or(f.Namespace, ref.Namespace)
 	if f.Type == "" || f.Type == typ {
@@ -44,6 +47,9 @@ func TemplateRef(c *access.Cluster, role networkingv1beta1.ConnectionType, f Tem
 	ref.APIVersion, ref.Kind = gvk.GroupVersion().String(), gvk.Kind
 	return ref, nil
 }
+
+// adoptedPrefix begins the names of our templates beside Liqo's: the chart makes them.
+const adoptedPrefix = "sluice-"
 
 // parseTemplateType reads group/version/resource.
 func parseTemplateType(s string) (gvr schema.GroupVersionResource, err error) {
@@ -69,7 +75,7 @@ func (e *end) templateRef() (corev1.ObjectReference, error) {
 			}
 		}
 	}
-	return TemplateRef(e.Cluster, e.role, flags)
+	return TemplateRef(e.Cluster, e.role, flags, e.adopted)
 }
 
 // checkTemplate fails unless the template exists.

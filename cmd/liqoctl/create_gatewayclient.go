@@ -53,7 +53,7 @@ shows.`,
 		if err != nil {
 			return err
 		}
-		if o.Template, err = g.templateRef(in, networkingv1beta1.ConnectionClient); err != nil {
+		if o.Template, err = g.templateRef(in, networkingv1beta1.ConnectionClient, installed); err != nil {
 			return err
 		}
 		g.complete(&o.MTU, installed)

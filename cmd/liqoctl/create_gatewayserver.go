@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -48,7 +49,7 @@ GatewayClient must reach. Its status shows the address and the port.`,
 		if err != nil {
 			return err
 		}
-		if o.Template, err = g.templateRef(in, networkingv1beta1.ConnectionServer); err != nil {
+		if o.Template, err = g.templateRef(in, networkingv1beta1.ConnectionServer, installed); err != nil {
 			return err
 		}
 		g.complete(&o.MTU, installed)
@@ -78,20 +79,26 @@ func serviceTypes() []string {
 
 // gatewayFlags are those of both ends of a tunnel.
 type gatewayFlags struct {
+	flags    *pflag.FlagSet
 	template peering.TemplateFlags
 	mtu      int
 }
 
 func (g *gatewayFlags) add(cmd *cobra.Command, templateType, templateName string) {
 	fs := cmd.Flags()
+	g.flags = fs
 	fs.IntVar(&g.mtu, "mtu", 0, "`BYTES` of the largest packet in the tunnel, the same at both ends (default that of the installation, 1340)")
 	fs.StringVar(&g.template.Type, "type", templateType, "`GROUP/VERSION/RESOURCE` of the template")
 	fs.StringVar(&g.template.Name, "template-name", templateName, "`NAME` of the template")
 	fs.StringVar(&g.template.Namespace, "template-namespace", "", "`NAMESPACE` of the template (default that of the installation)")
 }
 
-func (g *gatewayFlags) templateRef(in *access.Cluster, role networkingv1beta1.ConnectionType) (corev1.ObjectReference, error) {
-	return peering.TemplateRef(in, role, g.template)
+func (g *gatewayFlags) templateRef(in *access.Cluster, role networkingv1beta1.ConnectionType, installed access.Installation) (corev1.ObjectReference, error) {
+	t := g.template
+	if !g.flags.Changed("template-name") {
+		t.Name = "" // the default of the installation
+	}
+	return peering.TemplateRef(in, role, t, installed.Adopted)
 }
 
 func (g *gatewayFlags) complete(mtu *int, installed access.Installation) {
