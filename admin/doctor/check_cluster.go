@@ -15,6 +15,8 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // plain is an error without the name of its cluster, which a Finding has anyway, and without the user's, which the check
@@ -90,8 +92,13 @@ func customResources(c *cluster) []Finding {
 	}
 	var missing []string
 	var out []Finding
-	for i := range c.wantedCRDs {
-		want := &c.wantedCRDs[i]
+	wanted, whose := c.wantedCRDs, ""
+	if c.Installation.Adopted() {
+		whose = " of the network (the others are Liqo's)"
+		wanted = slices.DeleteFunc(slices.Clone(wanted), func(d apiextensionsv1.CustomResourceDefinition) bool { return !ofNetwork(d.Spec.Group) })
+	}
+	for i := range wanted {
+		want := &wanted[i]
 		at := slices.IndexFunc(c.crds.items, func(o apiextensionsv1.CustomResourceDefinition) bool { return o.Name == want.Name })
 		if at < 0 {
 			missing = append(missing, want.Name)
@@ -100,15 +107,20 @@ func customResources(c *cluster) []Finding {
 		out = append(out, compareCRD(want, &c.crds.items[at])...)
 	}
 	switch {
-	case len(missing) == len(c.wantedCRDs):
+	case len(missing) == len(wanted):
 		return []Finding{fail("there is none of the CRDs: nothing is installed").fix("install it with 'liqoctl install'")}
 	case len(missing) > 0:
 		out = append(out, fail("CRDs are missing: %s", strings.Join(missing, ", ")).because("the installation is incomplete or of an older version").fix(upgradeHint))
 	}
 	if len(out) == 0 {
-		out = append(out, pass("all %d are there, and of this version", len(c.wantedCRDs)))
+		out = append(out, pass("all %d%s are there, and of this version", len(wanted), whose))
 	}
 	return out
+}
+
+// ofNetwork tells whether a group is of the network, which ours have taken over where Liqo runs, too.
+func ofNetwork(group string) bool {
+	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
 }
 
 // compareCRD judges one CRD by what this version wants of it.
@@ -195,9 +207,16 @@ func installation(c *cluster) (out []Finding) {
 	var controller, agents bool
 	for i := range c.Installation.Components {
 		o := &c.Installation.Components[i]
-		controller = controller || o.Controller()
-		agents = agents || o.Kind == "DaemonSet"
+		if !c.Installation.BesideOurs(o) {
+			controller = controller || o.Controller()
+			agents = agents || o.Kind == "DaemonSet"
+		}
 		out = append(out, c.component(o)...)
+	}
+	if second := c.Installation.SecondAgents(); second != nil {
+		out = append(out, warn("Liqo's node agent runs beside Sluice's").on(second.String()).
+			because("both write rules and routes of the same peerings on the nodes, and each puts back what the other has removed").
+			fix("run 'liqoctl install --adopt' again, which ends it; to go back to Liqo's: liqoctl uninstall --hand-back"))
 	}
 	deployments, daemonSets := c.unread("Deployment"), c.unread("DaemonSet")
 	switch {

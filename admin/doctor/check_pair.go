@@ -78,6 +78,9 @@ func (f *facts) versionsRunning() (out []running) {
 		}
 		for i := range c.Installation.Components {
 			o := &c.Installation.Components[i]
+			if c.Installation.BesideOurs(o) {
+				continue
+			}
 			out = append(out, running{o.Name + where, o.Version})
 		}
 	}

@@ -26,7 +26,7 @@ func podSecurity(c *cluster) (out []Finding) {
 	for i := range c.Installation.Components {
 		o := &c.Installation.Components[i]
 		ns := c.namespace(o.Namespace)
-		if o.Kind != "DaemonSet" || ns == nil {
+		if o.Kind != "DaemonSet" || ns == nil || c.Installation.BesideOurs(o) {
 			continue
 		}
 		if level := ns.Labels[enforceLabel]; level == "baseline" || level == "restricted" {

@@ -116,7 +116,9 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 	var controller, agents bool
 	for i := range c.Installation.Components {
 		o := &c.Installation.Components[i]
-		controller, agents = controller || o.Controller(), agents || o.Kind == kindDaemonSet
+		if !c.Installation.BesideOurs(o) {
+			controller, agents = controller || o.Controller(), agents || o.Kind == kindDaemonSet
+		}
 		switch {
 		case o.Off():
 			out = append(out, Alert{Object: o.String(), Reason: ReasonScaledToZero, Warning: true, Message: o.Readiness() + "; undo it with " + c.Installation.ScaleUp(o)})
@@ -136,12 +138,37 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 	return out
 }
 
+// Names of Deployments by which an installation is known.
+const (
+	liqosController = "liqo-controller-manager"
+	ourController   = "liqo-controller"
+)
+
 // OfLiqo tells whether the controllers of Liqo run there, and not ours.
-func (i *Installation) OfLiqo() bool {
-	named := func(suffix string) bool {
-		return slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
+func (i *Installation) OfLiqo() bool { return i.runs(liqosController) && !i.runs(ourController) }
+
+// Adopted tells whether both run there: ours have taken over the network of Liqo.
+func (i *Installation) Adopted() bool { return i.runs(liqosController) && i.runs(ourController) }
+
+func (i *Installation) runs(suffix string) bool {
+	return slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
+}
+
+// BesideOurs tells whether a component is Liqo's where ours have taken over its network.
+func (i *Installation) BesideOurs(c *Component) bool {
+	return i.Adopted() && c.Name != ourController && c.Namespace != i.Namespace+fabricSuffix
+}
+
+// SecondAgents is the node agent of Liqo where it runs beside ours; nil: it does not.
+func (i *Installation) SecondAgents() *Component {
+	ours := slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDaemonSet && c.Desired > 0 && !i.BesideOurs(&c) })
+	at := slices.IndexFunc(i.Components, func(c Component) bool {
+		return c.Kind == kindDaemonSet && c.Desired > 0 && i.BesideOurs(&c) && strings.HasSuffix(c.Name, fabricSuffix)
+	})
+	if !ours || at < 0 {
+		return nil
 	}
-	return named("liqo-controller-manager") && !named("liqo-controller")
+	return &i.Components[at]
 }
 
 // Readiness says how many pods are ready, and whether those are the wanted ones.

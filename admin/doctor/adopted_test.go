@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-net/sluice/admin/survey"
+)
+
+// TestTakenOver: where Sluice has taken over the network of Liqo, what is Liqo's is not judged, but two node agents at once are.
+func TestTakenOver(t *testing.T) {
+	w := newWorld(t)
+	i := &w.milan.Installation
+	liqos := func(kind, name string, desired int32) survey.Component {
+		return survey.Component{Kind: kind, Namespace: i.Namespace, Name: name, Version: "v1.2.0", Desired: desired, Ready: desired, Updated: desired}
+	}
+	i.Components = append(i.Components, liqos("Deployment", "liqo-controller-manager", 1), liqos("Deployment", "liqo-ipam", 1), liqos("DaemonSet", "liqo-fabric", 0))
+	agent := &i.Components[len(i.Components)-1]
+	crds := slices.Clone(w.milan.crds.items)
+	for at := range crds {
+		if strings.HasSuffix(crds[at].Name, ".authentication.liqo.io") {
+			d := crds[at].DeepCopy()
+			delete(d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
+			crds[at] = *d
+		}
+	}
+	w.milan.crds.items = crds
+	worst := func() map[string]Status {
+		found := map[string]Status{}
+		for _, f := range judge(w.facts) {
+			if f.Cluster == "" || f.Cluster == remote {
+				found[f.Check] = Worse(found[f.Check], f.Status)
+				if f.Status == Warning || f.Status == Failed {
+					t.Log(textOf(f))
+				}
+			}
+		}
+		return found
+	}
+	all := worst()
+	for _, check := range []string{"crds", "installation", "versions", "pod-security", "gateway-rights", "template"} {
+		if all[check] != OK {
+			t.Errorf("%s: %v", check, all[check])
+		}
+	}
+	agent.Desired, agent.Ready, agent.Updated = 2, 2, 2
+	if got := worst()["installation"]; got != Warning {
+		t.Errorf("two node agents at once: %v", got)
+	}
+	i.Components = slices.DeleteFunc(i.Components, func(c survey.Component) bool { return strings.HasSuffix(c.Namespace, "-fabric") })
+	if got := worst()["installation"]; got != Warning {
+		t.Errorf("no node agent of ours: %v", got)
+	}
+}
