@@ -44,6 +44,20 @@ func variants(t *testing.T) map[string]Values {
 	return all
 }
 
+// objectsOf are those that the chart makes of values.
+func objectsOf(t *testing.T, values Values) []*unstructured.Unstructured {
+	t.Helper()
+	manifests, err := embedded(t).manifests(values, "liqo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	us, err := decode(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return us
+}
+
 // TestObjects guards that what the chart makes are objects of Kubernetes and of
 // this project, without a field too many, and under one name each.
 func TestObjects(t *testing.T) {
@@ -55,14 +69,7 @@ func TestObjects(t *testing.T) {
 	}
 	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	for name, values := range variants(t) {
-		manifests, err := embedded(t).manifests(values, "liqo")
-		if err != nil {
-			t.Fatal(err)
-		}
-		us, err := decode(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
+		us := objectsOf(t, values)
 		seen := map[string]bool{}
 		for _, u := range us {
 			if seen[describe(u)] {
@@ -96,15 +103,7 @@ func TestAdmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, values := range variants(t) {
-		manifests, err := embedded(t).manifests(values, "liqo")
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects, err := decode(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, u := range objects {
+		for _, u := range objectsOf(t, values) {
 			if u.GroupVersionKind().Group == monitoringGroup || u.GetKind() == "Namespace" {
 				continue
 			}

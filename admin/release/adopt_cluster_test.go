@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -111,16 +112,18 @@ func (s faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }
 
-func startAdoption(t *testing.T) *adoptionSite {
+// startAdoption is such a cluster, with images beside those of gateways.
+func startAdoption(t *testing.T, more map[string]controlplanetest.Image) *adoptionSite {
 	t.Helper()
 	c := controlplanetest.StartBare(t)
-	self := copyOfSelf(t)
-	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
+	images := map[string]controlplanetest.Image{
 		"ghcr.io/liqotech/gateway:v1.2.0":           {},
 		"ghcr.io/liqotech/gateway/wireguard:v1.2.0": {},
 		"ghcr.io/liqotech/gateway/geneve:v1.2.0":    {},
-		"sluice.local/gateway:unknown":              {Program: self, Args: []string{playGateway, "$(LOOPBACK)"}},
-	}})
+		"sluice.local/gateway:unknown":              {Program: copyOfSelf(t), Args: []string{playGateway, "$(LOOPBACK)"}},
+	}
+	maps.Copy(images, more)
+	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: images})
 	templates, err := os.ReadFile("testdata/liqo-templates.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +225,7 @@ func (s *adoptionSite) tell(e progress.Event) { s.t.Logf("%d %s", e.Kind, e.Text
 // TestAdoption hands peerings of Liqo over, and back.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
-	s := startAdoption(t)
+	s := startAdoption(t, nil)
 	untouched := s.state()
 
 	t.Run("a dry run", func(t *testing.T) {

@@ -33,16 +33,17 @@ type liqo struct {
 	t *testing.T
 	*controlplanetest.Cluster
 
-	mu    sync.Mutex
-	mute  bool              // the peer answers no gateway of ours
-	down  bool              // the peer answers no gateway at all
-	told  map[string]string // what was reported last of a gateway, and by which pod
-	wrong map[string]int    // what went wrong, and how often
+	mu      sync.Mutex
+	manager client.Client     // writes what Liqo's controllers write
+	mute    bool              // the peer answers no gateway of ours
+	down    bool              // the peer answers no gateway at all
+	told    map[string]string // what was reported last of a gateway, and by which pod
+	wrong   map[string]int    // what went wrong, and how often
 }
 
 // startLiqo is Liqo in a cluster, until the test ends.
 func startLiqo(t *testing.T, c *controlplanetest.Cluster) *liqo {
-	l := &liqo{t: t, Cluster: c, told: map[string]string{}, wrong: map[string]int{}}
+	l := &liqo{t: t, Cluster: c, manager: c.Client, told: map[string]string{}, wrong: map[string]int{}}
 	controlplanetest.Repeat(t, 200*time.Millisecond, func(ctx context.Context) {
 		if err := l.reconcile(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			l.mu.Lock()
@@ -51,6 +52,13 @@ func startLiqo(t *testing.T, c *controlplanetest.Cluster) *liqo {
 		}
 	})
 	return l
+}
+
+// writer is who writes what Liqo's controllers write.
+func (l *liqo) writer() client.Client {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.manager
 }
 
 // refused is what the API server refused to Liqo.
@@ -84,12 +92,14 @@ func (l *liqo) reconcile(ctx context.Context) error {
 	}
 	for i := range servers.Items {
 		g := &servers.Items[i]
+		g.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind("GatewayServer"))
 		if err := l.gateway(ctx, g, "Server", g.Spec.ServerTemplateRef, g.Spec); err != nil {
 			return fmt.Errorf("GatewayServer %s: %w", g.Name, err)
 		}
 	}
 	for i := range clients.Items {
 		g := &clients.Items[i]
+		g.SetGroupVersionKind(networkingv1beta1.GroupVersion.WithKind("GatewayClient"))
 		if err := l.gateway(ctx, g, "Client", g.Spec.ClientTemplateRef, g.Spec); err != nil {
 			return fmt.Errorf("GatewayClient %s: %w", g.Name, err)
 		}
@@ -124,53 +134,76 @@ func (l *liqo) gateway(ctx context.Context, g client.Object, role string, ref co
 	wg.SetNamespace(g.GetNamespace())
 	wg.SetName(g.GetName())
 	wg.SetFinalizers([]string{"networking.liqo.io/clusterrolebinding"})
-	if err := l.put(ctx, wg, func() { wg.Object["spec"] = runtime.DeepCopyJSON(rendered) }); err != nil {
+	if err := l.put(ctx, wg, g, func() { wg.Object["spec"] = runtime.DeepCopyJSON(rendered) }); err != nil {
 		return err
 	}
 	meta := metav1.ObjectMeta{Namespace: g.GetNamespace(), Name: "gw-" + g.GetName()}
 	connection := &networkingv1beta1.Connection{ObjectMeta: meta}
 	connection.Spec.Type, connection.Spec.GatewayRef.Name = networkingv1beta1.ConnectionType(role), g.GetName()
-	for _, o := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: g.GetNamespace(), Name: g.GetName()}},
-		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"privateKey": make([]byte, 32)}},
-		connection,
+	for _, o := range []struct{ object, owner client.Object }{
+		{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: g.GetNamespace(), Name: g.GetName()}}, wg},
+		{&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"privateKey": make([]byte, 32), "publicKey": make([]byte, 32)}}, g},
+		{connection, g},
 	} {
-		if err := l.Client.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+		mark(o.object, o.owner)
+		if err := l.writer().Create(ctx, o.object); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
 	d := &appsv1.Deployment{ObjectMeta: meta}
-	if err := l.replace(ctx, d, &d.Spec, rendered["deployment"]); err != nil {
+	if err := l.replace(ctx, d, wg, &d.Spec, rendered["deployment"]); err != nil {
 		return err
 	}
 	if s := (&corev1.Service{ObjectMeta: meta}); rendered["service"] != nil {
-		if err := l.replace(ctx, s, &s.Spec, rendered["service"]); err != nil {
+		if err := l.replace(ctx, s, wg, &s.Spec, rendered["service"]); err != nil {
 			return err
 		}
 	}
 	return l.connect(ctx, d)
 }
 
+// mark gives an object the owner and the labels that Liqo gives it.
+func mark(o, owner client.Object) {
+	kind := owner.GetObjectKind().GroupVersionKind()
+	o.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true),
+	}})
+	if o.GetLabels() == nil {
+		o.SetLabels(map[string]string{})
+	}
+	labels := o.GetLabels()
+	labels[networkingv1beta1.LabelManaged] = "true"
+	if _, keys := o.(*corev1.Secret); keys {
+		labels[networkingv1beta1.LabelGatewayResource] = "true"
+	}
+	if id := owner.GetLabels()[networkingv1beta1.LabelRemoteClusterID]; id != "" {
+		labels[networkingv1beta1.LabelRemoteClusterID] = id
+	}
+	o.SetLabels(labels)
+}
+
 // put creates an object, or updates it.
-func (l *liqo) put(ctx context.Context, o client.Object, set func()) error {
+func (l *liqo) put(ctx context.Context, o, owner client.Object, set func()) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		err := l.Client.Get(ctx, client.ObjectKeyFromObject(o), o)
+		err := l.writer().Get(ctx, client.ObjectKeyFromObject(o), o)
 		if apierrors.IsNotFound(err) {
 			set()
-			return l.Client.Create(ctx, o)
+			mark(o, owner)
+			return l.writer().Create(ctx, o)
 		}
 		if err != nil {
 			return err
 		}
 		set()
-		return l.Client.Update(ctx, o)
+		mark(o, owner)
+		return l.writer().Update(ctx, o)
 	})
 }
 
 // replace replaces the whole spec of an object by what stands in a template.
-func (l *liqo) replace(ctx context.Context, o client.Object, spec any, with any) error {
+func (l *liqo) replace(ctx context.Context, o, owner client.Object, spec any, with any) error {
 	content := with.(map[string]any)["spec"].(map[string]any)
-	return l.put(ctx, o, func() {
+	return l.put(ctx, o, owner, func() {
 		switch s := spec.(type) { // nothing of the former spec survives
 		case *appsv1.DeploymentSpec:
 			*s = appsv1.DeploymentSpec{}

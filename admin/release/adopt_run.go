@@ -322,5 +322,6 @@ func asUnstructured(o client.Object) (*unstructured.Unstructured, error) {
 		return u.DeepCopy(), nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	delete(content, "status")
 	return &unstructured.Unstructured{Object: content}, err
 }

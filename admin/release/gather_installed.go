@@ -28,8 +28,17 @@ const (
 	cleanupName    = "liqo-fabric-cleanup"
 )
 
-// annotationRelease is by what Helm marks whose an object is.
-const annotationRelease = "meta.helm.sh/release-namespace"
+// Annotations by which Helm marks whose an object is.
+const (
+	annotationRelease     = "meta.helm.sh/release-namespace"
+	annotationReleaseName = "meta.helm.sh/release-name"
+)
+
+// ofThisRelease tells whether an object is of the installation in a namespace, or of no release at all.
+func ofThisRelease(o client.Object, namespace string) bool {
+	name, in := o.GetAnnotations()[annotationReleaseName], o.GetAnnotations()[annotationRelease]
+	return (name == "" || name == Name) && (in == "" || in == namespace)
+}
 
 // installed reads what there is of an installation.
 func (g *gatherer) installed(ctx context.Context) error {

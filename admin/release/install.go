@@ -43,6 +43,11 @@ func (p *Plan) Version() string { return cmp.Or(textAt(p.Values, "tag"), p.chart
 // Prepare looks at the cluster and decides what to install. The error tells all
 // that is in the way.
 func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion string, o Options) (*Plan, error) {
+	return prepare(ctx, c, chart, newVersion, o, nil)
+}
+
+// prepare is Prepare for an installation beside Liqo, too, if it is one that takes over.
+func prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion string, o Options, t *takeover) (*Plan, error) {
 	if err := c.Require(ctx, rights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
@@ -61,6 +66,22 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	if p.crds, err = crds(newVersion); err != nil {
 		return nil, err
 	}
+	adopted := last != nil && at(last.Config, pathAdoption) == true
+	var refused error
+	switch {
+	case t != nil:
+		refused, facts.Installed.Liqo, o.Values = t.refused, nil, merge(t.values, o.Values)
+		p.crds = slices.DeleteFunc(p.crds, func(u *unstructured.Unstructured) bool {
+			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+			return !ofNetwork(group) // of the others Liqo's controllers have objects
+		})
+		if last != nil && !adopted {
+			refused = errors.Join(refused, errors.New("an installation of Sluice on its own is here, beside Liqo: uninstall one of the two first"))
+		}
+	case adopted:
+		facts.Installed.Liqo = nil
+		refused = errors.New("the network of Liqo was taken over here: add --adopt to upgrade, or give it back with 'liqoctl uninstall --hand-back'")
+	}
 	ours, err := typed(p.crds)
 	if err != nil {
 		return nil, err
@@ -72,7 +93,7 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, ours)
 	var undecided error
 	p.Decision, undecided = decide(o, facts, before)
-	if err := errors.Join(inTheWay, undecided); err != nil {
+	if err := errors.Join(refused, inTheWay, undecided); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
 	}
 	p.Warnings = append(warnings, p.Warnings...)
@@ -86,6 +107,11 @@ func Prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	}
 	if err := p.kindsKnown(); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	if t != nil {
+		if err := p.othersOwn(ctx); err != nil {
+			return nil, c.Errorf("nothing was changed: %w", err)
+		}
 	}
 	p.coreDNS = o.CoreDNS
 	if p.coreDNS {
@@ -225,8 +251,14 @@ type Result struct {
 // repeated, also after it was interrupted.
 func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	var r Result
+	err := inSteps(ctx, p.cluster, p.steps(ctx, tell, &r))
+	return r, err // read after the steps, which write it
+}
+
+// steps are those of an installation.
+func (p *Plan) steps(ctx context.Context, tell progress.Func, r *Result) []applyStep {
 	var gateways []gatewayAtWork
-	err := inSteps(ctx, p.cluster, []applyStep{
+	return []applyStep{
 		{"making the namespace", func() error { return p.namespace(ctx) }},
 		{"applying the CRDs", func() (err error) {
 			r.Changed, err = p.applyKinds(ctx, tell)
@@ -251,8 +283,7 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 			return err
 		}},
 		{"waiting for the gateways", func() error { return p.gatewaysBack(ctx, tell, gateways) }},
-	})
-	return r, err // read after the steps, which write it
+	}
 }
 
 // applyStep is a part of an installation. Whoever interrupts it is told how many are done.

@@ -18,10 +18,7 @@ import (
 // end first, or they would make it all anew.
 func (r *Removal) cleanNodes(ctx context.Context) error {
 	ns := r.fabricNamespace()
-	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fabricName}}
-	agents.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
-	cleanup := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: cleanupName}}
-	cleanup.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	agents, cleanup := r.daemonSet(fabricName), r.daemonSet(cleanupName)
 	begun, err := r.exists(ctx, cleanup) // by an uninstallation that was interrupted
 	if err != nil {
 		return err
@@ -43,6 +40,11 @@ func (r *Removal) cleanNodes(ctx context.Context) error {
 			return err
 		}
 	}
+	return r.cleanUp(ctx, cleanup, image)
+}
+
+// cleanUp runs what removes from the nodes what ended agents have made there. Without an image it is that of the release.
+func (r *Removal) cleanUp(ctx context.Context, cleanup *appsv1.DaemonSet, image string) error {
 	if err := r.applyCleanup(ctx, image); err != nil {
 		return err
 	}
@@ -55,7 +57,14 @@ func (r *Removal) cleanNodes(ctx context.Context) error {
 	if err := r.delete(ctx, []client.Object{cleanup}); err != nil {
 		return err
 	}
-	return r.noPods(ctx, ns, cleanupName)
+	return r.noPods(ctx, cleanup.Namespace, cleanupName)
+}
+
+// daemonSet is one of the namespace of the node agents.
+func (r *Removal) daemonSet(name string) *appsv1.DaemonSet {
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: r.fabricNamespace(), Name: name}}
+	d.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	return d
 }
 
 // exists reads an object.
@@ -89,7 +98,9 @@ func (r *Removal) applyCleanup(ctx context.Context, image string) error {
 		if err != nil {
 			return err
 		}
-		containers[0].(map[string]any)["image"] = image
+		if image != "" {
+			containers[0].(map[string]any)["image"] = image
+		}
 		if err := unstructured.SetNestedSlice(u.Object, containers, path...); err != nil {
 			return err
 		}

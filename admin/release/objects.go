@@ -41,7 +41,7 @@ func own(u *unstructured.Unstructured, namespace string) {
 		annotations = map[string]string{}
 	}
 	labels[labelManagedBy] = "Helm"
-	annotations["meta.helm.sh/release-name"], annotations[annotationRelease] = Name, namespace
+	annotations[annotationReleaseName], annotations[annotationRelease] = Name, namespace
 	u.SetLabels(labels)
 	u.SetAnnotations(annotations)
 }

@@ -14,14 +14,7 @@ import (
 // roles at all: docs/operations.md says it.
 func TestRights(t *testing.T) {
 	values := merge(parse(t, minimal), parse(t, "{authentication: {enabled: true}, offloading: {enabled: true}, services: {enabled: true}, clusterDNS: {enabled: true}}"))
-	manifests, err := embedded(t).manifests(values, "liqo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := decode(manifests)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := objectsOf(t, values)
 	want := map[string][]string{
 		"ClusterRole liqo-clusterdns": {
 			"list watch discovery.k8s.io/endpointslices",

@@ -84,9 +84,9 @@ type site struct {
 	access *access.Cluster
 }
 
-func startSite(t *testing.T) *site {
+// buildController builds the controller, where pods with other users find it.
+func buildController(t *testing.T) string {
 	t.Helper()
-	c := controlplanetest.StartBare(t)
 	dir, err := os.MkdirTemp("", "images-")
 	if err != nil {
 		t.Fatal(err)
@@ -104,13 +104,20 @@ func startSite(t *testing.T) *site {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the controller: %v\n%s", err, out)
 	}
+	return filepath.Join(dir, "controller")
+}
+
+func startSite(t *testing.T) *site {
+	t.Helper()
+	c := controlplanetest.StartBare(t)
+	controller := buildController(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: map[string]controlplanetest.Image{
-		"sluice.local/controller:unknown": {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
-		"sluice/controller:latest":        {Program: filepath.Join(dir, "controller"), Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
+		"sluice.local/controller:unknown": {Program: controller, Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
+		"sluice/controller:latest":        {Program: controller, Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
 		"sluice.local/gateway:unknown":    {}, // it does nothing
 		"sluice.local/clusterdns:unknown": {},
 		"sluice/gateway:latest":           {}, // of the version before

@@ -9,7 +9,7 @@ import (
 )
 
 // adopted are values as a takeover sets them.
-const adopted = "{discovery: {config: {clusterID: rome}}, ipam: {podCIDR: 10.244.0.0/16}, adoption: {enabled: true, liqoTables: [milan-masquerade-bypass, milan-node-gw]}}"
+const adopted = "{discovery: {config: {clusterID: rome}}, ipam: {podCIDR: 10.244.0.0/16}, adoption: {enabled: true, liqoTables: [milan-masquerade-bypass, oslo-masquerade-bypass]}}"
 
 // TestAdoptedChart: beside Liqo's release nothing has the name of an object of that, and each program does its part of the takeover.
 func TestAdoptedChart(t *testing.T) {
@@ -30,15 +30,7 @@ func TestAdoptedChart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		manifests, err := embedded(t).manifests(values, "liqo")
-		if err != nil {
-			t.Fatal(err)
-		}
-		us, err := decode(manifests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return files, us
+		return files, objectsOf(t, values)
 	}
 	files, objects := render("{}")
 	seen := map[string]bool{}
@@ -65,7 +57,7 @@ func TestAdoptedChart(t *testing.T) {
 	}
 	for file, want := range map[string][]string{
 		"controller.yaml":   {"- --foreign-clusters=false\n", "- --gateway-role=sluice-gateway\n"},
-		"fabric.yaml":       {"- --take-over-liqo\n", "- --liqo-table=milan-masquerade-bypass\n", "- --liqo-table=milan-node-gw\n"},
+		"fabric.yaml":       {"- --take-over-liqo\n", "- --liqo-table=milan-masquerade-bypass\n", "- --liqo-table=oslo-masquerade-bypass\n"},
 		"installation.yaml": {"adoption: \"true\"\n"},
 		"fabric-rbac.yaml":  {"kind: ClusterRole, name: sluice-fabric}"},
 	} {

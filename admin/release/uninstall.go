@@ -82,6 +82,8 @@ func PrepareUninstall(ctx context.Context, c *access.Cluster, chart *Chart, o Un
 	}
 	i := facts.Installed
 	switch {
+	case at(r.values, pathAdoption) == true:
+		return nil, c.Errorf("nothing was changed: Sluice has taken over the network of Liqo here: give it back with --hand-back")
 	case len(i.Liqo) > 0:
 		return nil, c.Errorf("nothing was changed: this is an installation of Liqo: uninstall it with its own liqoctl (%s)", strings.Join(i.Liqo, ", "))
 	case i.Elsewhere != "":
@@ -374,7 +376,7 @@ func (r *Removal) chartObjects(ctx context.Context) ([]client.Object, error) {
 			return nil, r.cluster.Explain("read "+describe(u), err)
 		}
 		u.SetGroupVersionKind(kind)
-		if of := u.GetAnnotations()[annotationRelease]; of == "" || of == r.cluster.LiqoNamespace {
+		if ofThisRelease(u, r.cluster.LiqoNamespace) {
 			found = append(found, u)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/release"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 )
@@ -36,7 +37,13 @@ The CIDRs of pods and Services are detected from the configuration of the CNI, o
 and the output shows where each was found. Nothing is changed before all settings are known and all checks have passed.
 Name the kind of cluster only if it cannot be detected.
 
-The cluster needs an ID that differs from those of its peers, and keeps it. Without --cluster-id one is generated.`,
+The cluster needs an ID that differs from those of its peers, and keeps it. Without --cluster-id one is generated.
+
+In a cluster in which Liqo runs, --adopt takes over the network when all gateways are Sluice's ('liqoctl network adopt
+--all'): Liqo's controllers may write nothing of it any more, its node agents end, and Sluice's controllers and agents
+go on with the same objects and addresses. Liqo's authentication and offloading stay. With --dry-run the command lists
+every object that changes hands, is made or changed, and that stays. Repeat it, with the same flags, after an
+interruption. 'liqoctl uninstall --hand-back' is the way back.`,
 		Example: `  liqoctl install --cluster-id rome
 
   # Show what would be installed, and with which values (for Helm or a Git repository).
@@ -45,7 +52,12 @@ The cluster needs an ID that differs from those of its peers, and keeps it. With
 
   # Two pods for each gateway, behind node ports.
   liqoctl install --cluster-id rome --set networking.gatewayTemplates.replicas=2 \
-    --set peering.networking.gateway.server.service.type=NodePort`,
+    --set peering.networking.gateway.server.service.type=NodePort
+
+  # Take over the network of Liqo.
+  liqoctl network adopt --all
+  liqoctl install --adopt --dry-run
+  liqoctl install --adopt`,
 		Args:      oneOf("kind of cluster", providerNames()...),
 		ValidArgs: providerNames(),
 		RunE:      f.run,
@@ -73,6 +85,7 @@ type installFlags struct {
 	timeout        time.Duration
 	metrics        bool
 	coreDNS        bool
+	adopt          bool
 	resetValues    bool
 	skipValidation bool
 	dryRun         bool
@@ -97,9 +110,10 @@ func (f *installFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.resetValues, "reset-values", false, "drop the values of the installed release instead of keeping them")
 	fs.BoolVar(&f.metrics, "enable-metrics", false, "create a Service for the metrics of each gateway, and open the metrics port of the node agents")
 	fs.BoolVar(&f.coreDNS, "coredns", false, "run a DNS server for Services of other clusters, and make the cluster's CoreDNS forward clusterset.local to it")
+	fs.BoolVar(&f.adopt, "adopt", false, "take over the network of Liqo, which runs in the cluster; its authentication and offloading stay")
 	fs.DurationVar(&f.timeout, "timeout", 10*time.Minute, "`TIME` to wait before giving up")
 	fs.BoolVar(&f.skipValidation, "skip-validation", false, "use --pod-cidr and --service-cidr as given, even if the cluster has other addresses")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing: print the manifests")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing: print the manifests; with --adopt: list the objects that change, and those that stay")
 	fs.BoolVar(&f.includeCRDs, "include-crds", false, "with --dry-run: also print the CRDs")
 	fs.BoolVar(&f.onlyValues, "only-output-values", false, "change nothing: write the values of the chart to --dump-values-path")
 	fs.StringVar(&f.valuesPath, "dump-values-path", "./values.yaml", "`FILE` for the values of the chart; - is stdout")
@@ -136,6 +150,9 @@ func (f *installFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if f.adopt {
+		return f.takeOver(ctx, cmd, c, chart, o)
+	}
 	plan, err := release.Prepare(ctx, c, chart, version, o)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return c.Errorf("interrupted: nothing was changed")
@@ -154,6 +171,31 @@ func (f *installFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	f.app.console.Info(fmt.Sprintf("Sluice %s is installed: this cluster is %s among its peers", plan.Version(), plan.ClusterID))
+	return nil
+}
+
+// takeOver takes over the network of Liqo.
+func (f *installFlags) takeOver(ctx context.Context, cmd *cobra.Command, c *access.Cluster, chart *release.Chart, o release.Options) error {
+	if f.onlyValues || f.includeCRDs {
+		return errors.New("--adopt has no --only-output-values and no --include-crds: --dry-run lists what changes")
+	}
+	t, err := release.PrepareTakeOver(ctx, c, chart, version, o)
+	if err != nil {
+		return err
+	}
+	f.tell(cmd.Flags(), t.Plan)
+	if f.dryRun {
+		return f.app.printSteps(t.Steps)
+	}
+	if !t.Idle() {
+		if err := f.app.confirmSteps(ctx, cmd.Name(), c, t.Steps); err != nil {
+			return err
+		}
+	}
+	if _, err := t.Run(ctx, f.app.console.Progress()); err != nil {
+		return err
+	}
+	f.app.console.Info(fmt.Sprintf("Sluice %s runs the network of this cluster, which is %s among its peers", t.Version(), t.ClusterID))
 	return nil
 }
 

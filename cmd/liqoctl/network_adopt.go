@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/release"
 )
 
@@ -67,21 +69,31 @@ deleted when no gateway needs it any more.`,
 			a.console.Info(n)
 		}
 		if dryRun {
-			_, err := fmt.Fprint(a.stdout, strings.Join(adoptionLines(adoption.Steps, ""), ""))
-			return err
+			return a.printSteps(adoption.Steps)
 		}
 		if !adoption.Idle() {
-			lines := []string{fmt.Sprintf("In cluster %s:", c.Where())}
-			for _, l := range adoptionLines(adoption.Steps, "  ") {
-				lines = append(lines, strings.TrimSuffix(l, "\n"))
-			}
-			if err := a.confirm(cmd.Context(), cmd.Name(), lines); err != nil {
+			if err := a.confirmSteps(cmd.Context(), cmd.Name(), c, adoption.Steps); err != nil {
 				return err
 			}
 		}
 		return adoption.Run(cmd.Context(), a.console.Progress())
 	}
 	return cmd
+}
+
+// printSteps is what a dry run shows.
+func (a *app) printSteps(steps []release.AdoptionStep) error {
+	_, err := fmt.Fprint(a.stdout, strings.Join(adoptionLines(steps, ""), ""))
+	return err
+}
+
+// confirmSteps asks before steps are taken in a cluster.
+func (a *app) confirmSteps(ctx context.Context, command string, c *access.Cluster, steps []release.AdoptionStep) error {
+	lines := []string{fmt.Sprintf("In cluster %s:", c.Where())}
+	for _, l := range adoptionLines(steps, "  ") {
+		lines = append(lines, strings.TrimSuffix(l, "\n"))
+	}
+	return a.confirm(ctx, command, lines)
 }
 
 // adoptionLines shows steps in columns.

@@ -1,0 +1,492 @@
+package release
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/manager"
+)
+
+// HandBack gives the network of a cluster back to Liqo. To prepare it changes nothing.
+type HandBack struct {
+	// Nothing says that Sluice has taken nothing over.
+	Nothing bool
+	// Steps are what would be done to which object.
+	Steps []AdoptionStep
+
+	*Removal
+	// agent is Liqo's DaemonSet, manager the account of its controller manager.
+	agent   *appsv1.DaemonSet
+	manager string
+	// ipam and controllers are Liqo's Deployments that have to read what has changed meanwhile.
+	ipam, controllers *appsv1.Deployment
+	// released says that there is a release, so our agents may have been on the nodes.
+	released bool
+	// kept are Liqo's CRDs, added those that only this project has.
+	kept  map[string]apiextensionsv1.CustomResourceDefinition
+	added []client.Object
+	// strings are Configurations that Liqo's controllers cannot read.
+	strings []networkingv1beta1.Configuration
+	// made are objects of our controllers that Liqo's make no use of.
+	made []client.Object
+}
+
+// PrepareHandBack looks at the cluster. The error tells all that is in the way.
+func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, timeout time.Duration) (*HandBack, error) {
+	if err := c.Require(ctx, takeoverRights(c.LiqoNamespace)...); err != nil {
+		return nil, err
+	}
+	h := &HandBack{Removal: &Removal{cluster: c, chart: chart, options: UninstallOptions{Timeout: timeout}, tell: func(progress.Event) {}}}
+	var err error
+	if h.helm, err = newHelm(c); err != nil {
+		return nil, err
+	}
+	last, err := h.helm.last()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case last != nil:
+		h.values, h.released = last.Config, true
+		if at(h.values, pathAdoption) != true {
+			return nil, c.Errorf("nothing was changed: Sluice is installed here on its own, and has no network of Liqo to give back: leave out --hand-back")
+		}
+	default: // interrupted after the release was removed, or before it was installed
+		h.values = value(true, pathAdoption)
+	}
+	if h.kept, err = readKept(ctx, c); err != nil {
+		return nil, err
+	}
+	policies, err := h.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if last == nil && h.kept == nil && len(policies) == 0 {
+		h.Nothing = true
+		return h, nil
+	}
+	g := takeoverGatherer{adoptGatherer: adoptGatherer{Cluster: c}}
+	if err := g.read(ctx, chart, nil); err != nil {
+		return nil, err
+	}
+	if err := h.plan(g.facts); err != nil {
+		return nil, c.Errorf("nothing was changed: %w", err)
+	}
+	return h, h.list(ctx, policies)
+}
+
+// policies are those of the takeover that are there.
+func (h *HandBack) policies(ctx context.Context) (there []client.Object, err error) {
+	for _, kind := range []schema.GroupVersionKind{bindingKind, policyKind} { // what is bound goes last
+		o := single(kind.GroupVersion().String(), kind.Kind, "", policyName)
+		switch is, err := h.exists(ctx, o); {
+		case err != nil:
+			return nil, err
+		case is && o.GetLabels()[labelAdoption] == networkingv1beta1.LabelTrue:
+			there = append(there, o)
+		}
+	}
+	return there, nil
+}
+
+// plan decides. The error names all that is in the way.
+func (h *HandBack) plan(f takeoverFacts) error {
+	var errs []error
+	p, _ := f.plan(true) // what was in the way of a takeover is not in that of the way back
+	h.agent, h.manager = p.agent, p.manager
+	if h.agent == nil {
+		errs = append(errs, fmt.Errorf("there is no DaemonSet of Liqo's node agent in namespace %s: install Liqo again, in the same version", f.namespace))
+	}
+	h.ipam, h.controllers = f.program(ipamSuffix), f.program(managerSuffix)
+	if h.ipam == nil || h.controllers == nil {
+		errs = append(errs, fmt.Errorf("there is no Deployment of Liqo's IPAM, or of its controller manager, in namespace %s: install Liqo again, in the same version", f.namespace))
+	}
+	for _, g := range f.gateways {
+		if t := f.templates[g.ref]; isOurs(t) && !isCopy(t) && ofRelease(t) {
+			errs = append(errs, fmt.Errorf("%s was made while Sluice ran the network, of %s, which goes with it: disconnect %s with "+
+				"'liqoctl network disconnect', and connect it again afterwards", g.named(), g.ref, g.peer))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.live)) {
+		d := f.live[name]
+		_, applied := d.Annotations[AnnotationVersion]
+		if _, kept := h.kept[name]; kept || !applied {
+			continue
+		}
+		if name == "exportedservices.networking.liqo.io" || name == "importedservices.networking.liqo.io" {
+			d.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+			h.added = append(h.added, &d)
+			continue
+		}
+		errs = append(errs, fmt.Errorf("CRD %s is Sluice's, and Liqo's is not kept in ConfigMap %s/%s any more: apply the CRDs of your version of Liqo, "+
+			"with 'kubectl apply --server-side --force-conflicts'", name, f.namespace, keptCRDs))
+	}
+	return errors.Join(errs...)
+}
+
+// ofRelease tells whether a template is of the chart.
+func ofRelease(o client.Object) bool { return o.GetAnnotations()[annotationReleaseName] == Name }
+
+// ownKinds are those of what our controllers make beside what Liqo's make, too.
+var ownKinds = []schema.GroupVersionKind{
+	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "RoleBinding"},
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"},
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "ClusterRoleBinding"},
+}
+
+// list reads what there is to do, and fills in Steps.
+func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
+	step := func(verb, object, detail string) { h.Steps = append(h.Steps, AdoptionStep{verb, object, detail}) }
+	var configurations networkingv1beta1.ConfigurationList
+	if err := h.cluster.Client.List(ctx, &configurations); err != nil {
+		return h.cluster.Explain("list the Configurations", err)
+	}
+	for _, c := range configurations.Items {
+		if listed := asLists(c); listed != nil {
+			h.strings = append(h.strings, *listed)
+			step("update", fmt.Sprintf("Configuration %s/%s", c.Namespace, c.Name), "its prefixes become lists, which Liqo's controllers read")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
+		step("replace", "CustomResourceDefinition "+name, "by Liqo's")
+	}
+	for _, d := range []*appsv1.Deployment{h.ipam, h.controllers} {
+		step("replace", "Deployment "+client.ObjectKeyFromObject(d).String(), "its pods start again, and read what has changed")
+	}
+	if handedOver(h.agent) {
+		step("update", "DaemonSet "+client.ObjectKeyFromObject(h.agent).String(), "spec.template.spec.nodeSelector: its pods come back")
+	}
+	objects, err := h.chartObjects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, kind := range ownKinds {
+		list, err := h.listKind(ctx, kind, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue})
+		if err != nil {
+			return err
+		}
+		h.made = append(h.made, slices.DeleteFunc(list, func(o client.Object) bool { return !madeByOurs(o) })...)
+	}
+	lease := single("coordination.k8s.io/v1", "Lease", h.cluster.LiqoNamespace, manager.Lease)
+	if there, err := h.exists(ctx, lease); err != nil {
+		return err
+	} else if there {
+		h.made = append(h.made, lease)
+	}
+	for _, o := range slices.Concat(policies, objects, h.made, h.added) {
+		step("delete", describe(o), "")
+	}
+	handed, err := h.handed(ctx, "Liqo's")
+	h.Steps = append(h.Steps, handed...)
+	return err
+}
+
+// madeByOurs tells whether our controllers have made an object: Liqo's label theirs in the same way.
+func madeByOurs(o client.Object) bool {
+	_, hashed := o.GetAnnotations()[apply.AnnotationHash]
+	return hashed
+}
+
+// asLists is a Configuration whose prefixes are lists; nil: they are.
+func asLists(c networkingv1beta1.Configuration) *networkingv1beta1.Configuration {
+	changed := c.DeepCopy()
+	found := false
+	for _, s := range []*networkingv1beta1.ClusterConfig{&changed.Spec.Remote, changed.Spec.Local} {
+		if s == nil {
+			continue
+		}
+		for _, p := range []*networkingv1beta1.CIDRs{&s.CIDR.Pod, &s.CIDR.External} {
+			found = found || p.Scalar && len(p.List) == 1
+			p.Scalar = false
+		}
+	}
+	if !found {
+		return nil
+	}
+	return changed
+}
+
+// Run gives the network back. Liqo's controllers read everything anew before they may write; Liqo's agents have their rules
+// in force before ours are removed, so the traffic goes on meanwhile. Run may be repeated, also after it was interrupted.
+func (h *HandBack) Run(ctx context.Context, tell progress.Func) error {
+	h.tell = onlyNews(tell)
+	c := h.cluster
+	return inSteps(ctx, c, []applyStep{
+		{"ending Sluice's controllers", func() error { return h.endControllers(ctx) }},
+		{"making lists of prefixes", func() error { return h.writeLists(ctx) }},
+		{"putting back Liqo's CRDs", func() error { return h.putBack(ctx) }},
+		{"starting Liqo's controllers again", func() error { return h.restart(ctx) }},
+		{"letting Liqo's controllers write", func() error { return h.lift(ctx) }},
+		{"ending Sluice's node agents", func() error { return h.endAgents(ctx) }},
+		{"starting Liqo's node agents", func() error { return h.startAgents(ctx) }},
+		{"removing from the nodes what Sluice's agents have made", func() error { return h.cleanNodes(ctx) }},
+		{"removing Sluice's release", func() error { return h.removeAll(ctx) }},
+	})
+}
+
+// endControllers ends our controllers, so that nobody has two masters.
+func (h *HandBack) endControllers(ctx context.Context) error {
+	d := single("apps/v1", "Deployment", h.cluster.LiqoNamespace, controllerName)
+	there, err := h.exists(ctx, d)
+	if err != nil {
+		return err
+	}
+	if there && ofThisRelease(d, h.cluster.LiqoNamespace) {
+		if err := h.delete(ctx, []client.Object{d}); err != nil {
+			return err
+		}
+	}
+	return h.noPods(ctx, h.cluster.LiqoNamespace, controllerName)
+}
+
+func (h *HandBack) writeLists(ctx context.Context) error {
+	for i := range h.strings {
+		c := &h.strings[i]
+		patch, err := json.Marshal(map[string]any{"spec": c.Spec})
+		if err != nil {
+			return err
+		}
+		what := "change Configuration " + client.ObjectKeyFromObject(c).String()
+		if err := h.cluster.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch), fieldOwner); client.IgnoreNotFound(err) != nil {
+			return h.cluster.Explain(what, err)
+		}
+	}
+	return nil
+}
+
+// restart has Liqo's IPAM and its controllers begin anew: what they remember of addresses is from before. The IPAM comes
+// first, as the others ask it. They may not be ready before they are allowed to write.
+func (h *HandBack) restart(ctx context.Context) error {
+	for _, d := range []*appsv1.Deployment{h.ipam, h.controllers} {
+		if err := h.replacePods(ctx, d); err != nil {
+			return err
+		}
+		if d == h.controllers {
+			return nil
+		}
+		if err := h.available(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replacePods ends the pods of a Deployment, which makes others.
+func (h *HandBack) replacePods(ctx context.Context, d *appsv1.Deployment) error {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return err
+	}
+	in := []client.ListOption{client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}}
+	var pods corev1.PodList
+	if err := h.cluster.Client.List(ctx, &pods, in...); err != nil {
+		return h.cluster.Explain("list the pods of Deployment "+d.Name, err)
+	}
+	old := map[types.UID]bool{}
+	for _, p := range pods.Items {
+		old[p.UID] = true
+		if err := client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &p, client.Preconditions{UID: &p.UID})); err != nil {
+			return h.cluster.Explain("delete pod "+p.Name, err)
+		}
+	}
+	return h.until(ctx, "the pods of Deployment "+d.Name+" to end", "Deployment "+d.Name+" starts again", d.Namespace, d.Name, func(ctx context.Context) (string, error) {
+		err := h.cluster.Client.List(ctx, &pods, in...)
+		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return old[p.UID] }) {
+			return "some have not terminated", err
+		}
+		return "", err
+	})
+}
+
+// available waits until a Deployment has all of its pods.
+func (h *HandBack) available(ctx context.Context, d *appsv1.Deployment) error {
+	return h.until(ctx, "Deployment "+d.Name+" to run again", "Deployment "+d.Name+" runs again", d.Namespace, d.Name, func(ctx context.Context) (string, error) {
+		var now appsv1.Deployment
+		if err := h.cluster.Client.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
+			return "", err
+		}
+		if want := *now.Spec.Replicas; now.Status.ObservedGeneration < now.Generation || now.Status.AvailableReplicas < want {
+			return fmt.Sprintf("%d of %d pods are ready", now.Status.AvailableReplicas, want), nil
+		}
+		return "", nil
+	})
+}
+
+// until waits as long as each step may take.
+func (h *HandBack) until(ctx context.Context, what, done, namespace, program string, ready func(context.Context) (string, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, h.options.Timeout)
+	defer cancel()
+	return waiter{cluster: h.cluster, tell: h.tell}.until(ctx, what, done, namespace, program, ready)
+}
+
+// lift lifts the policy.
+func (h *HandBack) lift(ctx context.Context) error {
+	policies, err := h.policies(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.delete(ctx, policies); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, h.options.Timeout)
+	defer cancel()
+	if err := policyInForce(waiting, h.cluster, h.manager, false, h.tell); err != nil {
+		return err
+	}
+	return h.available(ctx, h.controllers)
+}
+
+// endAgents ends our node agents. What they have made stays, and carries the traffic on.
+func (h *HandBack) endAgents(ctx context.Context) error {
+	agents := h.daemonSet(fabricName)
+	there, err := h.exists(ctx, agents)
+	if err != nil {
+		return err
+	}
+	if there {
+		if err := h.delete(ctx, []client.Object{agents}); err != nil {
+			return err
+		}
+	}
+	return h.noPods(ctx, h.fabricNamespace(), fabricName)
+}
+
+// startAgents starts Liqo's node agents, and waits until they have all of theirs in force.
+func (h *HandBack) startAgents(ctx context.Context) error {
+	if err := selectNodes(ctx, h.cluster, h.agent, false); err != nil {
+		return err
+	}
+	return h.until(ctx, "Liqo's node agents to have their rules in force", "Liqo's node agents have their rules in force", h.agent.Namespace, h.agent.Name,
+		func(ctx context.Context) (string, error) {
+			if missing, err := daemonSetReady(ctx, h.cluster, h.agent.Namespace, h.agent.Name); missing != "" || err != nil {
+				return missing, err
+			}
+			return h.notApplied(ctx)
+		})
+}
+
+// ofNode is an object of which Liqo's node agents apply a table. Each tells by a condition with its pod's name.
+type ofNode struct {
+	client.Object
+	unique     string // the only node
+	conditions []networkingv1beta1.HostCondition
+}
+
+// notApplied names what one of Liqo's node agents has not in force yet.
+func (h *HandBack) notApplied(ctx context.Context) (string, error) {
+	pods, err := podsOfAgent(ctx, h.cluster, h.agent)
+	if err != nil {
+		return "", err
+	}
+	away, err := nodesAway(ctx, h.cluster)
+	if err != nil {
+		return "", err
+	}
+	var fabrics networkingv1beta1.InternalFabricList
+	var firewalls networkingv1beta1.FirewallConfigurationList
+	var routes networkingv1beta1.RouteConfigurationList
+	for _, l := range []struct {
+		list  client.ObjectList
+		label client.MatchingLabels
+	}{
+		{&fabrics, nil},
+		{&firewalls, client.MatchingLabels{networkingv1beta1.LabelFirewallCategory: networkingv1beta1.CategoryFabric}},
+		{&routes, client.MatchingLabels{networkingv1beta1.LabelRouteCategory: networkingv1beta1.CategoryFabric}},
+	} {
+		if err := h.cluster.Client.List(ctx, l.list, l.label); err != nil {
+			return "", err
+		}
+	}
+	for i := range fabrics.Items {
+		f := &fabrics.Items[i]
+		if !slices.ContainsFunc(routes.Items, func(r networkingv1beta1.RouteConfiguration) bool {
+			return r.Namespace == f.Namespace && (metav1.IsControlledBy(&r, f) || strings.HasPrefix(r.Name, f.Name+"-"))
+		}) {
+			return "Liqo's controllers have not made the RouteConfiguration of InternalFabric " + client.ObjectKeyFromObject(f).String(), nil
+		}
+	}
+	var all []ofNode
+	for i := range routes.Items {
+		r := &routes.Items[i]
+		all = append(all, ofNode{r, r.Labels[networkingv1beta1.LabelRouteUnique], r.Status.Conditions})
+	}
+	for i := range firewalls.Items {
+		f := &firewalls.Items[i]
+		all = append(all, ofNode{f, f.Labels[networkingv1beta1.LabelFirewallUnique], f.Status.Conditions})
+	}
+	for _, p := range pods {
+		for _, o := range all {
+			applied := slices.ContainsFunc(o.conditions, func(c networkingv1beta1.HostCondition) bool {
+				return c.Host == p.Name && string(c.Status) == string(metav1.ConditionTrue)
+			})
+			if !applied && (o.unique == "" || o.unique == p.Spec.NodeName) && o.GetDeletionTimestamp() == nil && !slices.Contains(away, p.Spec.NodeName) {
+				return fmt.Sprintf("pod %s has not applied %s", p.Name, client.ObjectKeyFromObject(o)), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// cleanNodes removes what our agents have made. Without a release there were none, or it is done.
+func (h *HandBack) cleanNodes(ctx context.Context) error {
+	if !h.released {
+		return nil
+	}
+	return h.cleanUp(ctx, h.daemonSet(cleanupName), "")
+}
+
+// removeAll removes our release, what our controllers have made of their own, and at last what tells that there was a
+// takeover.
+func (h *HandBack) removeAll(ctx context.Context) error {
+	objects, err := h.chartObjects(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.helm.remove(h.options.Timeout); err != nil {
+		return err
+	}
+	if err := h.delete(ctx, slices.Concat(objects, h.made)); err != nil {
+		return err
+	}
+	for _, o := range h.added {
+		d := o.(*apiextensionsv1.CustomResourceDefinition)
+		kind := schema.GroupVersionKind{Group: d.Spec.Group, Version: networkingv1beta1.GroupVersion.Version, Kind: d.Spec.Names.Kind}
+		list, err := h.listKind(ctx, kind)
+		if err != nil {
+			return err
+		}
+		if len(list) > 0 {
+			continue // somebody made use of it
+		}
+		if err := h.delete(ctx, []client.Object{o}); err != nil {
+			return err
+		}
+	}
+	kept := single("v1", "ConfigMap", h.cluster.LiqoNamespace, keptCRDs)
+	if there, err := h.exists(ctx, kept); err != nil || !there {
+		return err
+	}
+	return h.delete(ctx, []client.Object{kept})
+}

@@ -1,0 +1,145 @@
+package release
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// keptCRDs is the ConfigMap in which Liqo's CRDs are kept while ours are in their place.
+const keptCRDs = "sluice-liqo-crds"
+
+// crdSuffix ends its keys.
+const crdSuffix = ".json.gz"
+
+// ofNetwork tells whether a CRD is one whose objects change hands.
+func ofNetwork(group string) bool {
+	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
+}
+
+// readKept are the CRDs that are kept, by name.
+func readKept(ctx context.Context, c *access.Cluster) (map[string]apiextensionsv1.CustomResourceDefinition, error) {
+	var m corev1.ConfigMap
+	switch err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.LiqoNamespace, Name: keptCRDs}, &m); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, c.Explain("read ConfigMap "+keptCRDs, err)
+	case m.Labels[labelAdoption] != networkingv1beta1.LabelTrue:
+		return nil, c.Errorf("ConfigMap %s/%s exists, and was not made by this command: rename or delete it", m.Namespace, m.Name)
+	}
+	kept := map[string]apiextensionsv1.CustomResourceDefinition{}
+	for key, packed := range m.BinaryData {
+		d, err := unpackCRD(packed)
+		if err == nil && (key != d.Name+crdSuffix || !ofNetwork(d.Spec.Group)) {
+			err = fmt.Errorf("it holds %q", d.Name)
+		}
+		if err != nil {
+			return nil, c.Errorf("ConfigMap %s/%s, key %s: %w: apply the CRDs of your version of Liqo, and delete the key", m.Namespace, m.Name, key, err)
+		}
+		kept[d.Name] = d
+	}
+	return kept, nil
+}
+
+// keep adds CRDs to those that are kept. Of one that is kept already the newer is Liqo's: its release may be another by now.
+func keep(ctx context.Context, c *access.Cluster, originals []apiextensionsv1.CustomResourceDefinition) error {
+	kept, err := readKept(ctx, c)
+	if err != nil || len(originals) == 0 {
+		return err
+	}
+	m := &corev1.ConfigMap{ObjectMeta: adoptionMeta(keptCRDs), BinaryData: map[string][]byte{}}
+	m.Namespace = c.LiqoNamespace
+	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	for _, d := range slices.Concat(slices.Collect(maps.Values(kept)), originals) { // the later ones win
+		if m.BinaryData[d.Name+crdSuffix], err = packCRD(d); err != nil {
+			return err
+		}
+	}
+	u, err := asUnstructured(m)
+	if err != nil {
+		return err
+	}
+	return c.Explain("apply "+describe(m), c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership))
+}
+
+// packCRD is a CRD as it is kept: what somebody said of it.
+func packCRD(d apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
+	said := apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name, Labels: d.Labels, Annotations: maps.Clone(d.Annotations)}, Spec: d.Spec,
+	}
+	delete(said.Annotations, corev1.LastAppliedConfigAnnotation) // which says all of it once more
+	text, err := json.Marshal(said)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return b.Bytes(), err
+}
+
+// maxCRD bounds what a CRD that is kept may unpack to.
+const maxCRD = 8 << 20
+
+func unpackCRD(packed []byte) (d apiextensionsv1.CustomResourceDefinition, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return d, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxCRD))
+	if err != nil {
+		return d, err
+	}
+	return d, json.Unmarshal(text, &d)
+}
+
+// putBack makes the CRDs of the network Liqo's again. Those that only this project has go, unless they have objects.
+func (h *HandBack) putBack(ctx context.Context) error {
+	var served []apiextensionsv1.CustomResourceDefinition
+	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
+		want := h.kept[name]
+		var live apiextensionsv1.CustomResourceDefinition
+		switch err := h.cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &live); {
+		case apierrors.IsNotFound(err):
+			live = *want.DeepCopy()
+			err = h.cluster.Client.Create(ctx, &live, fieldOwner)
+			if err != nil {
+				return h.cluster.Explain("create CRD "+name, err)
+			}
+		case err != nil:
+			return h.cluster.Explain("read CRD "+name, err)
+		default:
+			live.Spec, live.Labels, live.Annotations = want.Spec, want.Labels, want.Annotations
+			if err := h.cluster.Client.Update(ctx, &live, fieldOwner); err != nil {
+				return h.cluster.Explain("put back CRD "+name, err)
+			}
+		}
+		d, err := established(ctx, h.cluster, name)
+		if err != nil {
+			return err
+		}
+		served = append(served, d)
+	}
+	return discovered(ctx, h.cluster, served)
+}

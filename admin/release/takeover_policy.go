@@ -1,0 +1,116 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Liqo's controllers have no switch for their network alone: without it they would end offloading, too. So they go on
+// running, and a policy refuses what they write of the network.
+
+// policyName is that of the policy and of its binding.
+const policyName = "liqo-network.sluice.liqo.io"
+
+const policyMessage = "Sluice runs the network of this cluster: 'liqoctl uninstall --hand-back' gives it back to Liqo"
+
+// networkPolicies are what refuses to Liqo's accounts what is of the network: its kinds, and what its controllers make of
+// gateways and IPs. Offloading needs IPs of its pods, which get their addresses from our controllers; a finalizer of
+// Liqo's on them would be removed by nobody.
+func networkPolicies(namespace string, accounts []string) []client.Object {
+	users := make([]string, len(accounts))
+	for i, a := range accounts {
+		users[i] = fmt.Sprintf("'system:serviceaccount:%s:%s'", namespace, a)
+	}
+	rule := func(group string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+		var r admissionregistrationv1.NamedRuleWithOperations
+		r.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete}
+		r.APIGroups, r.APIVersions, r.Resources = []string{group}, []string{"*"}, resources
+		return r
+	}
+	networking, ipam := networkingv1beta1.GroupVersion.Group, ipamv1alpha1.GroupVersion.Group
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: adoptionMeta(policyName)}
+	policy.SetGroupVersionKind(policyKind)
+	policy.Spec = admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: new(admissionregistrationv1.Fail),
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+			rule(networking, "*/*"), rule(ipam, "*/*"),
+			rule("", "services", "serviceaccounts", "secrets"), rule("apps", "deployments"), rule("discovery.k8s.io", "endpointslices"),
+			rule("rbac.authorization.k8s.io", "rolebindings", "clusterrolebindings"),
+		}},
+		MatchConditions: []admissionregistrationv1.MatchCondition{{
+			Name: "controllers-of-liqo", Expression: "request.userInfo.username in [" + strings.Join(users, ", ") + "]",
+		}},
+		Variables: []admissionregistrationv1.Variable{
+			{Name: "meta", Expression: "object == null ? oldObject.metadata : object.metadata"},
+			{Name: "ofNetwork", Expression: fmt.Sprintf("request.resource.group in ['%s', '%s']", networking, ipam)},
+			// What is made of a gateway or an IP has it as its owner, or where none reaches, a label.
+			{Name: "made", Expression: fmt.Sprintf("has(variables.meta.ownerReferences) && variables.meta.ownerReferences.exists(o, o.apiVersion.startsWith('%s/') || o.apiVersion.startsWith('%s/')) || "+
+				"has(variables.meta.labels) && '%s' in variables.meta.labels", networking, ipam, networkingv1beta1.LabelGatewayName)},
+			{Name: "ofPod", Expression: fmt.Sprintf("request.resource.resource == 'ips' && (!has(request.subResource) || request.subResource == '') && "+
+				"has(variables.meta.labels) && '%s' in variables.meta.labels && (object == null || !has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0)", labelPodName)},
+		},
+		Validations: []admissionregistrationv1.Validation{{
+			Expression: "variables.ofNetwork ? variables.ofPod : !variables.made", Message: policyMessage, Reason: new(metav1.StatusReasonForbidden),
+		}},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: adoptionMeta(policyName)}
+	binding.SetGroupVersionKind(bindingKind)
+	binding.Spec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: policyName, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}
+	return []client.Object{policy, binding}
+}
+
+var (
+	policyKind  = admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy")
+	bindingKind = admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding")
+)
+
+// labelPodName, on an IP, names the offloaded pod that it is for.
+const labelPodName = "offloading.liqo.io/pod-name"
+
+// answersInARow is how often the API server has to give the same answer: policies come into force late, and with several
+// servers at each of them at another time.
+const answersInARow = 4
+
+// policyInForce waits until Liqo's controller manager is refused what it writes, or until it is no more.
+func policyInForce(ctx context.Context, c *access.Cluster, account string, refused bool, tell progress.Func) error {
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate.UserName = fmt.Sprintf("system:serviceaccount:%s:%s", c.LiqoNamespace, account) // and its groups
+	as, err := client.New(config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper()})
+	if err != nil {
+		return c.Explain("prepare a client", err)
+	}
+	what, done := "Liqo's controllers to be refused what they write of the network", "Liqo's controllers write nothing of the network any more"
+	if !refused {
+		what, done = "Liqo's controllers to be allowed to write what is of the network", "Liqo's controllers write what is of the network again"
+	}
+	row := 0
+	return waiter{cluster: c, tell: onlyNews(tell)}.until(ctx, what, done, c.LiqoNamespace, policyName, func(ctx context.Context) (string, error) {
+		probe := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.LiqoNamespace, Name: "sluice-probe"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "192.0.2.0/24"}}
+		err := as.Create(ctx, probe, client.DryRunAll)
+		switch isRefused := err != nil && strings.Contains(err.Error(), policyName); {
+		case isRefused == refused && (refused || err == nil):
+			row++
+		case isRefused || err == nil:
+			row = 0
+		default:
+			return "", fmt.Errorf("try what the account %s may write: %w", account, err)
+		}
+		if row < answersInARow {
+			return "the policy " + policyName + " takes effect late", nil
+		}
+		return "", nil
+	})
+}
