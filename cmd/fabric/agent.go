@@ -61,7 +61,7 @@ func (a *agent) open(ctx context.Context) (err error) {
 	o := a.options
 	options := fabric.Options{
 		NodeName: o.nodeName, Link: o.link, Port: o.port, RulePriority: o.rulePriority, HideAll: o.fullMasquerade,
-		Dir: o.manifests, Logger: a.log,
+		TakeOver: o.takeOver, LiqoTables: o.liqoTables, Dir: o.manifests, Logger: a.log,
 	}
 	if o.manifests == "" {
 		config, err := mirror.Config(o.kubeconfig)

@@ -15,19 +15,25 @@ links, addresses, routes, rules and address translation. It touches nothing that
 does not carry fabric's mark. It needs the capability NET_ADMIN; with --dry-run it
 works without, but then cannot see the table of address translation, and says so.
 
+With --leave-links it gives the node back to Liqo's node agent: the Geneve links
+stay, with their names, MAC and IP addresses and without fabric's mark. To lose no
+packet, let Liqo's agent make its rules and routes before; fabric must have ended,
+as it would remove them.
+
 Stop fabric first: while it runs, it restores what is removed. On a node of a
 cluster, run cleanup in the network namespace of the node, as in a pod with
 hostNetwork.
 
 Usage:
-  fabric cleanup [--dry-run]
+  fabric cleanup [--dry-run] [--leave-links]
 
 Flags:
 `
 
 const cleanupTail = `
 Examples:
-  fabric cleanup --dry-run    # only show what would be removed
+  fabric cleanup --dry-run        # only show what would be removed
+  fabric cleanup --leave-links    # Liqo's node agent goes on with the links
 
 Exit status: 0 if nothing is left, 1 after an error.
 `
@@ -36,6 +42,7 @@ Exit status: 0 if nothing is left, 1 after an error.
 func cleanup(args []string, stdout io.Writer) error {
 	fs := daemon.NewFlagSet("fabric cleanup", nil)
 	dry := fs.Bool("dry-run", false, "only show what would be removed; fabric may be running")
+	leave := fs.Bool("leave-links", false, "leave the Geneve links to Liqo's node agent")
 	if err := daemon.Parse(fs, args, stdout, cleanupHead, cleanupTail); err != nil {
 		return err
 	}
@@ -51,7 +58,11 @@ func cleanup(args []string, stdout io.Writer) error {
 	case err != nil:
 		return err
 	}
-	err = errors.Join(remove(host, *dry, stdout), host.Close())
+	plan := removeAll
+	if *leave {
+		plan = hostnet.GiveBack
+	}
+	err = errors.Join(remove(host, plan, *dry, stdout), host.Close())
 	if err == nil && blind {
 		fmt.Fprintf(stdout, "not seen for the lack of the capability NET_ADMIN: whether there is a table inet %s, which would be removed, too\n", hostnet.TranslationTable)
 	}
@@ -64,13 +75,16 @@ type host interface {
 	Apply(hostnet.Plan) error
 }
 
-// remove takes everything of ours away and looks whether it has gone.
-func remove(h host, dry bool, stdout io.Writer) error {
+// removeAll leads from what there is to nothing of ours.
+func removeAll(have hostnet.Actual) hostnet.Plan { return hostnet.Diff(hostnet.Desired{}, have) }
+
+// remove takes away what a plan says and looks whether it has gone.
+func remove(h host, planFor func(hostnet.Actual) hostnet.Plan, dry bool, stdout io.Writer) error {
 	actual, err := h.Read()
 	if err != nil {
 		return err
 	}
-	plan := hostnet.Diff(hostnet.Desired{}, actual)
+	plan := planFor(actual)
 	if plan.Empty() {
 		fmt.Fprintln(stdout, "nothing to remove")
 		return nil
@@ -85,7 +99,7 @@ func remove(h host, dry bool, stdout io.Writer) error {
 	if actual, err = h.Read(); err != nil {
 		return errors.Join(applied, err)
 	}
-	if left := hostnet.Diff(hostnet.Desired{}, actual); !left.Empty() {
+	if left := planFor(actual); !left.Empty() {
 		err := fmt.Errorf("not everything is gone; left is:\n  %s", strings.Join(left.Lines(), "\n  "))
 		return errors.Join(applied, err)
 	}

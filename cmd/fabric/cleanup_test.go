@@ -43,7 +43,7 @@ func TestRemove(t *testing.T) {
 			[]string{"device or resource busy", "not everything is gone; left is:\n  remove rule 600"}},
 	} {
 		var out strings.Builder
-		err := remove(&tt.host, tt.dry, &out)
+		err := remove(&tt.host, removeAll, tt.dry, &out)
 		if out.String() != tt.out || tt.host.applies != tt.applies || (err != nil) != (tt.err != nil) {
 			t.Errorf("%s: %d applies, %v, output %q", tt.name, tt.host.applies, err, out.String())
 		}

@@ -26,6 +26,8 @@ type options struct {
 	port           uint16
 	rulePriority   uint32
 	fullMasquerade bool
+	takeOver       bool
+	liqoTables     []string
 	udpGSO         bool
 	udpGRO         bool
 	queues         int // zero: by processors
@@ -48,7 +50,7 @@ Usage:
   fabric --node-name NAME --manifests DIR [flags]
   fabric status [--admin-socket PATH] [-o text|json] [-a]
   fabric metrics [--metrics-address IP:port]
-  fabric cleanup [--dry-run]
+  fabric cleanup [--dry-run] [--leave-links]
   fabric count --link LINK --pod ADDR --peer ADDR [--port PORT]
 
 It is configured by the objects InternalFabric, GeneveTunnel and InternalNode, and
@@ -132,6 +134,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Uint16Var(&o.port, "geneve-port", geneve.DefaultPort, "UDP `port` of the tunnels, here and at the gateways")
 	fs.Uint32Var(&o.rulePriority, "rule-priority", hostnet.RulePriority, "`priority` of the policy rules that lead to the tunnels: after those of the CNI, before 32766")
 	fs.BoolVar(&o.fullMasquerade, "full-masquerade", false, "hide the addresses of pods from the peers, behind the unknown-source address")
+	fs.BoolVar(&o.takeOver, "take-over-liqo", false, "take the place of Liqo's node agent: keep its Geneve links, and remove its rules, routes and tables as soon as those of fabric are in force")
+	fs.StringSliceVar(&o.liqoTables, "liqo-table", nil, "with --take-over-liqo: `NAME` of an nftables table of Liqo's node agent (spec.table.name of a FirewallConfiguration); may be repeated")
 	fs.BoolVar(&o.udpGSO, "udp-gso", true, "links of kind tun: send runs of packets in one system call (UDP_SEGMENT); =false if the kernel corrupts them")
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
 	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: depends on the processors)")
@@ -163,8 +167,15 @@ func (o *options) check(fs *pflag.FlagSet) error {
 		return daemon.Usagef("--geneve-port: 0 is not a UDP port")
 	case o.rulePriority == 0 || o.rulePriority >= mainPriority:
 		return daemon.Usagef("--rule-priority: %d is not from 1 to %d: the main table, which comes at %d, would get the packets first", o.rulePriority, mainPriority-1, mainPriority)
+	case len(o.liqoTables) > 0 && !o.takeOver:
+		return daemon.Usagef("--liqo-table is of no use without --take-over-liqo")
 	case o.queues < 0 || o.queues > maxQueues:
 		return daemon.Usagef("--tun-queues: %d is not from 1 to %d, or 0 for a number by processors", o.queues, maxQueues)
+	}
+	for _, name := range o.liqoTables {
+		if why := badLiqoTable(name); why != "" {
+			return daemon.Usagef("--liqo-table: %q %s", name, why)
+		}
 	}
 	return nil
 }

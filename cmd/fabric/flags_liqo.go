@@ -1,6 +1,13 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/node/hostnet"
+)
 
 // idleFlags are those of Liqo's node agent that have no meaning here, and why:
 // manifests made for it go on working.
@@ -39,4 +46,21 @@ func setIdleFlags(fs *pflag.FlagSet) (names []string) {
 		}
 	})
 	return names
+}
+
+// iptablesTables are those that iptables keeps in nf_tables. A FirewallConfiguration
+// could be called so, but what would be removed is what keeps the node's network up.
+var iptablesTables = []string{"filter", "nat", "mangle", "raw", "security"}
+
+// badLiqoTable says why no nftables table of Liqo's has this name, or nothing.
+func badLiqoTable(name string) string {
+	switch {
+	case name == hostnet.TranslationTable:
+		return "is the table of fabric itself"
+	case slices.Contains(iptablesTables, name):
+		return "is a table of iptables"
+	case name == "" || len(name) > 253 || strings.ContainsAny(name, " \t\n/"):
+		return "is not the name of a table: give spec.table.name of a FirewallConfiguration"
+	}
+	return ""
 }

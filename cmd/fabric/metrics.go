@@ -76,8 +76,18 @@ var families = []daemon.Metric[report]{
 		func(r report, emit daemon.Emit) { emit(r.LastApply.Seconds()) }),
 	daemon.Counter("sluice_fabric_repairs_total", "Changes by others to what is ours that were undone.",
 		func(r report, emit daemon.Emit) { emit(float64(r.Repairs)) }),
-	daemon.Gauge("sluice_fabric_contested", "1 while another program keeps changing what is ours.",
-		func(r report, emit daemon.Emit) { emit(daemon.Bool(r.Contested != "")) }),
+	daemon.Gauge("sluice_fabric_contested", "1 while another program keeps changing what is ours, or Liqo's node agent runs beside this one.",
+		func(r report, emit daemon.Emit) {
+			emit(daemon.Bool(r.Contested != "" || r.Liqo != nil && r.Liqo.Contested))
+		}),
+	daemon.Gauge("sluice_fabric_liqo_left", "What is left of Liqo's node agent, by kind; absent without --take-over-liqo.",
+		func(r report, emit daemon.Emit) {
+			if l := r.Liqo; l != nil {
+				emit(float64(l.Rules), "rule")
+				emit(float64(l.Routes), "route")
+				emit(float64(l.Tables), "table")
+			}
+		}, "kind"),
 	daemon.Gauge("sluice_fabric_drift", "Changes that would make the network as it is desired and are not made.",
 		func(r report, emit daemon.Emit) { emit(float64(len(r.Drift))) }),
 	daemon.Gauge("sluice_fabric_problems", "What is wrong with the objects, or with what is made of them.",

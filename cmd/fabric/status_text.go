@@ -168,8 +168,30 @@ func (w statusWriter) problems(r report) {
 	if r.Contested != "" {
 		w.Line("  CONTESTED: another program keeps changing what is ours: %s", r.Contested)
 	}
+	w.liqo(r.Liqo)
 	for _, p := range r.Warnings {
 		w.Line("  warning: %s", p)
+	}
+}
+
+// liqo says what is left of Liqo's node agent.
+func (w statusWriter) liqo(s *fabric.LiqoState) {
+	if s == nil {
+		return
+	}
+	why := ""
+	if s.Waits != "" {
+		why = " (" + s.Waits + ")"
+	}
+	switch {
+	case s.Left != "":
+		w.Line("  LIQO: of its node agent is left, for a while: %s%s", s.Left, why)
+	case why != "":
+		w.Line("  LIQO: what is left of its node agent is not known%s", why)
+	}
+	w.lines("  LIQO: left alone, as it is somebody else's: ", s.Others)
+	if s.Contested {
+		w.Line("  CONTESTED: Liqo's node agent runs beside this one: it makes again what is removed; remove its pod from this node")
 	}
 }
 

@@ -64,6 +64,10 @@ func (r *Runner) attempt(now time.Time) (again bool) {
 		r.fail(failures{"": fmt.Errorf("read the network of this node: %w", err)}, now)
 		return false
 	}
+	if actual, err = r.takeLinks(actual); err != nil {
+		r.fail(failures{"": err}, now)
+		return false
+	}
 	r.actual = actual
 	diff, idle := r.diff(r.plan.Desired, actual), r.idle()
 	changes := !diff.Empty() || len(idle) > 0

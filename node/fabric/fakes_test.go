@@ -35,6 +35,8 @@ type fakeKernel struct {
 	refuse       map[string]error // by link; "" for everything
 	foreign      string           // a link of somebody else's
 	detours      []hostnet.Detour
+	left         hostnet.Left
+	lookedLeft   []hostnet.Predecessor // at what was looked
 	noDetours    error
 	noNFT        bool
 	noForwarding bool
@@ -170,6 +172,13 @@ func (k *fakeKernel) Detours([]hostnet.Link, []netip.Prefix) ([]hostnet.Detour, 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.detours), k.noDetours
+}
+
+func (k *fakeKernel) Left(p hostnet.Predecessor) (hostnet.Left, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lookedLeft = append(k.lookedLeft, p)
+	return k.left, nil
 }
 
 func (k *fakeKernel) Probe() []hostnet.KindSupport {

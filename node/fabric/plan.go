@@ -58,6 +58,8 @@ type Reserved struct {
 // Plan is what the objects ask of a node.
 type Plan struct {
 	Desired hostnet.Desired
+	// Fabrics are the InternalFabrics of Desired.Links.
+	Fabrics []hostnet.PredecessorFabric
 	// NodeIP is what InternalNode.status should say.
 	NodeIP networkingv1beta1.NodeIP
 	// Node is the InternalNode; nil: there is none.

@@ -221,6 +221,11 @@ func (b *builder) links() {
 	b.plan.Desired.Links = make([]hostnet.Link, 0, len(b.accepted))
 	for _, c := range b.accepted {
 		b.plan.Desired.Links = append(b.plan.Desired.Links, c.link)
+		f := hostnet.PredecessorFabric{Name: c.fabric.Meta.Name, Prefixes: []netip.Prefix{netip.PrefixFrom(c.link.GatewayAddress, c.link.GatewayAddress.BitLen())}}
+		for _, r := range c.routes {
+			f.Prefixes = append(f.Prefixes, r.prefix)
+		}
+		b.plan.Fabrics = append(b.plan.Fabrics, f)
 	}
 	slices.SortFunc(b.plan.Desired.Links, func(x, y hostnet.Link) int { return strings.Compare(x.Name, y.Name) })
 }

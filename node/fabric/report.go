@@ -78,8 +78,12 @@ func (r *Runner) conditions() []metav1.Condition {
 	if !r.planned && len(refused) == 0 && r.noKind == nil {
 		return nil // nothing is known yet
 	}
+	tunnels := tunnelsReady(r.plan, r.failures, r.noKind, refused, r.detours, r.hints)
+	if r.liqo.contested {
+		tunnels.Message = text.Cut(besideLiqo+"; "+tunnels.Message, maxMessage)
+	}
 	return []metav1.Condition{
-		tunnelsReady(r.plan, r.failures, r.noKind, refused, r.detours, r.hints),
+		tunnels,
 		translationReady(r.plan, r.failures[aboutTranslation], r.actual.Translation),
 	}
 }

@@ -30,6 +30,7 @@ type Host interface {
 	Networks() ([]hostnet.Network, error)
 	Detours(links []hostnet.Link, pods []netip.Prefix) ([]hostnet.Detour, error)
 	Probe() []hostnet.KindSupport
+	Left(hostnet.Predecessor) (hostnet.Left, error)
 }
 
 // Ends are the tunnels of links that are TUN devices. *tunlink.Endpoint
@@ -71,6 +72,10 @@ type Options struct {
 	HideAll bool
 	// Reserved are prefixes that no tunnel may take.
 	Reserved []Reserved
+	// TakeOver says that this agent takes the place of Liqo's, which made the
+	// nftables tables LiqoTables.
+	TakeOver   bool
+	LiqoTables []string
 	// Host is the network of this node.
 	Host Host
 	// Ends serve links that are TUN devices; nil: there can be none.
@@ -115,6 +120,7 @@ type Runner struct {
 	open     map[string]bool           // steps that could not be done
 	attached map[string]tunlink.Tunnel // in force at Ends, by device
 	contest  contest
+	liqo     liqo
 	hints    manifests.Problems // what keeps packets from passing
 	detours  manifests.Problems // rules of others that take them elsewhere
 	// detourFailed says that the last look for such rules failed, which was logged.
@@ -137,7 +143,7 @@ type events struct {
 
 // schedule says when to look at what; zero: no need.
 type schedule struct {
-	objects, ours, paths, retry, sample time.Time
+	objects, ours, paths, retry, sample, liqo time.Time
 }
 
 const (
@@ -331,7 +337,7 @@ func (r *Runner) scheduleEvents(now time.Time) {
 // next is the time of the next look.
 func (s schedule) next() time.Time {
 	next := s.sample
-	for _, at := range []time.Time{s.objects, s.ours, s.paths, s.retry} {
+	for _, at := range []time.Time{s.objects, s.ours, s.paths, s.retry, s.liqo} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -370,6 +376,9 @@ func (r *Runner) runDue(now time.Time) {
 	case r.dirty:
 		r.actual, r.dirty = r.sampler.take(0).actual, false
 		r.resume()
+	}
+	if r.options.TakeOver && (clearIfDue(&r.due.liqo, now) || objects || paths || retry) {
+		r.takeOver(now)
 	}
 	if r.contest.settled(now) {
 		r.log.Info("nobody changes what is ours any more")

@@ -62,6 +62,8 @@ type State struct {
 	Failures []string `json:"failures,omitempty"`
 	// Contested is what another program keeps changing.
 	Contested string `json:"contested,omitempty"`
+	// Liqo is about the place of Liqo's node agent; nil: this one does not take it.
+	Liqo *LiqoState `json:"liqo,omitempty"`
 	// Applies counts the changes of the kernel's state, Repairs those of them that
 	// undid somebody else's, ApplyErrors those that did not succeed completely and
 	// ReloadErrors the states of a directory that were refused.
@@ -145,6 +147,9 @@ func (r *Runner) publish() {
 	r.view = view{planned: r.planned, desired: r.plan.Desired, concerns: r.plan.Concerns, failures: failed, paths: r.ways.paths}
 	r.state.Link, r.state.Failures, r.state.Contested, r.state.hints = r.choice, r.failures.lines(), r.contest.over, r.hints
 	r.state.Diverted = r.detours
+	if r.options.TakeOver {
+		r.state.Liqo = r.liqo.state()
+	}
 	r.state.Conditions = mergeConditions(r.state.Conditions, conditions)
 }
 

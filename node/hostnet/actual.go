@@ -46,6 +46,9 @@ type ActualLink struct {
 	// has it open.
 	Carrier bool
 	MAC     MAC
+	// KeptMAC is the MAC address that the link had when it was Liqo's, and keeps:
+	// the alias tells. Zero: it has the one that is computed.
+	KeptMAC MAC
 	// Addresses are in the kernel's order.
 	Addresses []netip.Prefix
 	// Misfit says what of the link cannot be put right without making it anew.
@@ -58,6 +61,8 @@ type ActualLink struct {
 // ForeignLink is a link that is named like ours.
 type ForeignLink struct {
 	Name, Kind, Alias string
+	// Tunnel is what it would be if it were ours.
+	Tunnel ActualLink
 }
 
 // Counters are those of a link since it was made.

@@ -27,6 +27,38 @@ func TestAlias(t *testing.T) {
 	}
 }
 
+// A Geneve link that was Liqo's says which MAC address it keeps.
+func TestAliasWithMAC(t *testing.T) {
+	const right = "sluice: InternalFabric t/milan (MAC 4a:1b:00:5e:10:07)"
+	l := with(func(l *Link) { l.MAC = MAC{0x4a, 0x1b, 0, 0x5e, 0x10, 7} })
+	if l.alias() != right {
+		t.Errorf("alias %q", l.alias())
+	}
+	for _, tt := range []struct {
+		kind  Kind
+		alias string
+		kept  bool
+	}{
+		{KindGeneve, right, true},
+		{KindVXLAN, right, false},
+		{KindGeneve, strings.TrimPrefix(right, "s"), false},
+		{KindGeneve, right + ")", false},
+		{KindGeneve, right + " (MAC 4a:1b:00:5e:10:07)", false},
+		{KindGeneve, strings.Replace(right, "4a", "4A", 1), false},
+		{KindGeneve, strings.Replace(right, "4a", "4b", 1), false}, // a group's
+		{KindGeneve, strings.Replace(right, ":07", ":07:08:09", 1), false},
+		{KindGeneve, strings.Replace(right, "4a:1b:00:5e:10:07", "00:00:00:00:00:00", 1), false},
+		{KindGeneve, strings.Replace(right, "4a:1b:00:5e:10:07", "4a-1b-00-5e-10-07", 1), false},
+		{KindGeneve, "", false},
+	} {
+		have := ActualLink{Kind: tt.kind, Alias: tt.alias}
+		have.decodeAlias()
+		if (have.KeptMAC == l.MAC) != tt.kept || (have.KeptMAC != MAC{}) != tt.kept || tt.kept && have.Owner() != l.Owner {
+			t.Errorf("%s with alias %q keeps %v, of %q", tt.kind, tt.alias, have.KeptMAC, have.Owner())
+		}
+	}
+}
+
 // What we have not written exactly so says nothing.
 func TestAliasIsStrict(t *testing.T) {
 	const right = "sluice: InternalFabric t/milan (VNI 7, gateway 10.0.0.1:6091)"

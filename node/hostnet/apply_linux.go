@@ -186,6 +186,8 @@ func (a *applier) index(s networkStep) int {
 	switch s := s.(type) {
 	case setLink:
 		index = s.index
+	case setAlias:
+		index = s.index
 	case setUp:
 		index = s.index
 	case addAddress:
@@ -304,7 +306,8 @@ func (a *applier) mark(added []networkStep) {
 		a.made[s.link()] = index
 		a.conn.ours.add(index)
 		doing = append(doing, s)
-		ms = append(ms, aliasMessage(index, s.(addLink).want), noLinkLocalMessage(index))
+		want := s.(addLink).want
+		ms = append(ms, aliasMessage(index, want.alias()), noLinkLocalMessage(index))
 	}
 	errs := a.conn.batch(ms)
 	for i, s := range doing {

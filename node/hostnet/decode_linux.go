@@ -191,10 +191,16 @@ func decodeRoute(b []byte) (r Route, table uint32, err error) {
 	}
 	r.Dst = netip.PrefixFrom(dst, int(h.dstBits))
 	if r.Odd {
-		h.flags = 0 // states of next hops, which a request must not have
-		r.message = string(append(h.encode(), b[unix.SizeofRtMsg:]...))
+		r.message = routeRequest(b)
 	}
 	return r, table, nil
+}
+
+// routeRequest is the kernel's description of a route as a request about it.
+func routeRequest(b []byte) string {
+	h := decodeRouteHeader(b)
+	h.flags = 0 // states of next hops, which a request must not have
+	return string(append(h.encode(), b[unix.SizeofRtMsg:]...))
 }
 
 // decodeRule decodes a rule and tells whether it is ours. Its header, struct

@@ -24,8 +24,11 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _, _ = decodeLink(b)
 		_, _ = decodeAddress(b)
-		_, _, _ = decodeRoute(b)
+		if _, _, err := decodeRoute(b); err == nil {
+			_ = routeRequest(b)
+		}
 		_, _, _ = decodeRule(b)
+		_, _, _ = decodeOtherRule(b)
 		_, _ = decodeNeighbor(b, time.Time{})
 	})
 }

@@ -78,6 +78,9 @@ type Link struct {
 	Gateway netip.Addr
 	// Port is the UDP port at both ends.
 	Port uint16
+	// MAC is that of a link which was Liqo's and keeps it: Diff finds it. Zero: the
+	// one that is computed.
+	MAC MAC
 	// MTU is the largest inner packet.
 	MTU int
 	// Address is the node's own inside the tunnel. It is set as a host address

@@ -229,9 +229,11 @@ type otherRule struct {
 	priority uint32
 	action   uint8
 	table    uint32
+	protocol uint8        // who made it
 	src, dst netip.Prefix // invalid: any
 	device   string       // by which packets come in; empty: any
 	invert   bool
+	narrow   bool // it looks at marks, or skips routes that its table has
 	text     string
 }
 
@@ -292,8 +294,14 @@ func decodeOtherRule(b []byte) (r otherRule, judged bool, err error) {
 			r.device = a.string()
 		case unix.FRA_FWMARK:
 			// Packets of pods have no mark, as far as is known here.
-			judged = judged && (a.uint32() == 0 || r.invert)
-		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP, unix.FRA_FWMASK, unix.FRA_PROTOCOL, unix.FRA_PAD:
+			judged, r.narrow = judged && (a.uint32() == 0 || r.invert), true
+		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
+			r.narrow = r.narrow || a.uint32() != ^uint32(0)
+		case unix.FRA_FWMASK:
+			r.narrow = true
+		case unix.FRA_PROTOCOL:
+			r.protocol = a.uint8()
+		case unix.FRA_PAD:
 		default:
 			judged = false
 		}

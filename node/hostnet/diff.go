@@ -128,7 +128,11 @@ func (d *differ) possible(links []Link) []Link {
 			continue
 		}
 		numbers[l.number()] = l.Name
-		possible = append(possible, *l)
+		want := *l
+		if h := d.have[l.Name]; h != nil && misfit(l, h) == "" {
+			want.MAC = h.KeptMAC
+		}
+		possible = append(possible, want)
 	}
 	possible = d.withoutTaken(possible)
 	for i := range possible {
@@ -220,7 +224,7 @@ func (d *differ) link(l *Link) {
 	}
 
 	if changes := differences(l, have); len(changes) > 0 {
-		mac := l.ethernet() && have.MAC != linkMAC(l.Name, l.VNI)
+		mac := l.ethernet() && have.MAC != l.mac()
 		d.plan(setLink{want: *l, index: have.Index, changes: changes, mac: mac})
 	}
 	addresses := l.addresses()
@@ -269,7 +273,7 @@ func differences(l *Link, have *ActualLink) []string {
 		if l.Gateway != have.Gateway {
 			differs("remote", l.Gateway, have.Gateway)
 		}
-		if mac := linkMAC(l.Name, l.VNI); mac != have.MAC {
+		if mac := l.mac(); mac != have.MAC {
 			differs("MAC address", mac, have.MAC)
 		}
 	}

@@ -24,6 +24,8 @@ func message(s networkStep, index int) netlink.Message {
 		return addLinkMessage(s.want)
 	case removeLink:
 		return removeLinkMessage(index)
+	case setAlias:
+		return aliasMessage(index, s.alias)
 	case setUp:
 		return change(unix.RTM_NEWLINK, 0, linkHeader(index, unix.IFF_UP, unix.IFF_UP))
 	case addAddress:
@@ -52,7 +54,7 @@ func change(typ netlink.HeaderType, flags netlink.HeaderFlags, data []byte) netl
 }
 
 func addLinkMessage(l Link) netlink.Message {
-	mac := linkMAC(l.Name, l.VNI)
+	mac := l.mac()
 	return change(unix.RTM_NEWLINK, netlink.Create|netlink.Excl, attributes(linkHeader(0, 0, 0), func(ae *netlink.AttributeEncoder) {
 		ae.String(unix.IFLA_IFNAME, l.Name)
 		ae.Uint32(unix.IFLA_MTU, uint32(l.MTU))
@@ -106,7 +108,7 @@ func setLinkMessages(index int, s setLink) []netlink.Message {
 		ae.Uint32(unix.IFLA_MTU, uint32(l.MTU))
 		ae.String(unix.IFLA_IFALIAS, l.alias())
 		if s.mac {
-			mac := linkMAC(l.Name, l.VNI)
+			mac := l.mac()
 			ae.Bytes(unix.IFLA_ADDRESS, mac[:])
 		}
 	}))
@@ -133,9 +135,11 @@ func setLinkMessages(index int, s setLink) []netlink.Message {
 	return []netlink.Message{remote, attrs}
 }
 
-func aliasMessage(index int, l Link) netlink.Message {
+// aliasMessage sets an alias; an empty one takes it away, which takes an attribute
+// without even the zero of a string.
+func aliasMessage(index int, alias string) netlink.Message {
 	return change(unix.RTM_NEWLINK, 0, attributes(linkHeader(index, 0, 0), func(ae *netlink.AttributeEncoder) {
-		ae.String(unix.IFLA_IFALIAS, l.alias())
+		ae.Bytes(unix.IFLA_IFALIAS, []byte(alias))
 	}))
 }
 

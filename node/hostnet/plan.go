@@ -151,6 +151,23 @@ func (s setLink) String() string {
 	return fmt.Sprintf("change link %s: %s", s.want.Name, strings.Join(s.changes, ", "))
 }
 
+// setAlias gives a link that was Liqo's our mark, or takes it away, and changes
+// nothing else: whatever else is set makes the kernel drop packets for a moment.
+type setAlias struct {
+	name  string
+	index int
+	alias string // empty: none
+}
+
+func (s setAlias) phase() phase { return phaseSetLink }
+func (s setAlias) link() string { return s.name }
+func (s setAlias) String() string {
+	if s.alias == "" {
+		return fmt.Sprintf("leave link %s to Liqo: without alias", s.name)
+	}
+	return fmt.Sprintf("take over link %s of Liqo: alias %q", s.name, s.alias)
+}
+
 type setUp struct {
 	want  Link
 	index int
@@ -229,6 +246,7 @@ func (s removeRule) String() string { return fmt.Sprintf("remove rule %v", s.rul
 func (s addLink) apply(c *Conn) error       { return c.applyNetwork([]networkStep{s}) }
 func (s removeLink) apply(c *Conn) error    { return c.applyNetwork([]networkStep{s}) }
 func (s setLink) apply(c *Conn) error       { return c.applyNetwork([]networkStep{s}) }
+func (s setAlias) apply(c *Conn) error      { return c.applyNetwork([]networkStep{s}) }
 func (s setUp) apply(c *Conn) error         { return c.applyNetwork([]networkStep{s}) }
 func (s addAddress) apply(c *Conn) error    { return c.applyNetwork([]networkStep{s}) }
 func (s removeAddress) apply(c *Conn) error { return c.applyNetwork([]networkStep{s}) }

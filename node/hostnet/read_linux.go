@@ -60,7 +60,7 @@ func (c *Conn) readLinks(a *Actual) error {
 			if l.marked() || c.ours.has(l.Index) {
 				a.Links = append(a.Links, l)
 			} else {
-				a.Foreign = append(a.Foreign, ForeignLink{Name: l.Name, Kind: string(l.Kind), Alias: l.Alias})
+				a.Foreign = append(a.Foreign, ForeignLink{Name: l.Name, Kind: string(l.Kind), Alias: l.Alias, Tunnel: l})
 			}
 		}
 	}

@@ -64,12 +64,20 @@ func (l *Link) ipv6() bool {
 // ethernet tells whether the link carries Ethernet frames.
 func (l *Link) ethernet() bool { return l.Kind != KindTUN }
 
+// mac is the MAC address of a kernel link.
+func (l *Link) mac() MAC {
+	if l.MAC != (MAC{}) {
+		return l.MAC
+	}
+	return linkMAC(l.Name, l.VNI)
+}
+
 // addresses are those of the link. The kernel makes no link-local one: it would
 // wait for duplicates for a second or two, in which no neighbor can be asked for.
 func (l *Link) addresses() []netip.Prefix {
 	as := []netip.Prefix{host(l.Address)}
 	if l.ethernet() && l.ipv6() {
-		as = append(as, netip.PrefixFrom(linkLocal(linkMAC(l.Name, l.VNI)), 64))
+		as = append(as, netip.PrefixFrom(linkLocal(l.mac()), 64))
 	}
 	return as
 }
