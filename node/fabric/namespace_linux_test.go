@@ -32,8 +32,10 @@ type host struct {
 	dir  string
 	out  *lockedBuffer
 	feed *fakeFeed // instead of dir
-	ns   *os.File
-	stop func()
+	// takeOver: the agent takes the place of Liqo's.
+	takeOver bool
+	ns       *os.File
+	stop     func()
 }
 
 // newHost puts the test's goroutine into a network namespace of its own. The
@@ -106,6 +108,9 @@ func (h *host) run(link string) {
 		h.t.Fatal(err)
 	}
 	o := Options{NodeName: "worker", Link: link, Host: conn, Ends: ends, Dir: h.dir, Logger: log}
+	if h.takeOver {
+		o.TakeOver, o.LiqoTables = true, []string{"milan-masquerade-bypass"}
+	}
 	if h.feed != nil {
 		o.Dir, o.Feed, o.Reporter = "", h.feed, h.feed
 	}

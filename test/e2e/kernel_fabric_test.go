@@ -35,7 +35,7 @@ network() {
 }
 agent() {
 	setsid setpriv --no-new-privs --inh-caps -all --ambient-caps -all --bounding-set -all,+net_admin \
-		/mnt/fabric --manifests /tmp/manifests --node-name node3 --link ${1:-auto} --geneve-port 6091 --admin-socket /tmp/admin.sock >>/mnt/log 2>&1 </dev/null &
+		/mnt/fabric --manifests /tmp/manifests --node-name node3 --link ${1:-auto} --geneve-port 6091 --admin-socket /tmp/admin.sock $options >>/mnt/log 2>&1 </dev/null &
 	echo $! >/tmp/pid
 	for i in $(seq 200); do
 		! curl -sf -o /tmp/ready http://127.0.0.1:8091/readyz || return 0
@@ -58,7 +58,7 @@ func (k *kernelNode) script(t *testing.T, format string, args ...any) string {
 
 // newKernelNode boots a kernel as the third node of cluster a. It does there
 // what a CNI does.
-func newKernelNode(t *testing.T, w *fabricWorld) *kernelNode {
+func newKernelNode(t *testing.T, w *world, fabric string) *kernelNode {
 	t.Helper()
 	k := &kernelNode{
 		NodeManifest: lab.NodeManifest{
@@ -69,7 +69,7 @@ func newKernelNode(t *testing.T, w *fabricWorld) *kernelNode {
 		dir: filepath.Join(w.Lab.Dir, "guest"),
 	}
 	k.Guest = bootOn(t, w.Lab, w.A.LAN(), "br0")
-	copyFile(t, w.fabric, filepath.Join(k.dir, "fabric"))
+	copyFile(t, fabric, filepath.Join(k.dir, "fabric"))
 	k.script(t, `
 ip addr add %[1]s/24 dev vec0
 ip link set vec0 up
@@ -141,7 +141,7 @@ func (k *kernelNode) write(t *testing.T, m *lab.Manifests) {
 // have vxlan: gateways answer each in kind.
 func TestKernelFabric(t *testing.T) {
 	w := newFabricWorld(t, "vxlan")
-	k := newKernelNode(t, w)
+	k := newKernelNode(t, w.world, w.fabric)
 	w.extra = []lab.NodeManifest{k.NodeManifest}
 	w.start(t)
 	k.write(t, w.manifests(w.A))
