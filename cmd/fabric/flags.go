@@ -74,6 +74,10 @@ rule for each IP version, and the nftables table sluice-fabric. When fabric stop
 all of it stays, so that a restart loses no packet (links of kind tun pause).
 'fabric cleanup' removes it.
 
+With --take-over-liqo it takes the place of Liqo's node agent: Liqo's Geneve links
+become its own, and Liqo's rules, routes and nftables tables go as soon as everything
+of fabric is in force. 'fabric cleanup --leave-links' is the way back.
+
 Flags:
 `
 
@@ -85,6 +89,9 @@ Examples:
 
   # On a node, from a terminal instead of in a pod.
   fabric --node-name worker-1 --kubeconfig fabric.kubeconfig
+
+  # On a node where Liqo's node agent was at work until now.
+  fabric --node-name worker-1 --take-over-liqo --liqo-table milan-masquerade-bypass
 
   # Remove everything that fabric made on this node, after it has stopped.
   fabric cleanup --dry-run

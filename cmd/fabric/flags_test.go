@@ -37,6 +37,8 @@ func TestParseFlags(t *testing.T) {
 					},
 				}
 			}},
+		{"in Liqo's place", "worker-1", "--take-over-liqo --liqo-table=a,b --liqo-table=c",
+			func(o *options) { o.nodeName, o.takeOver, o.liqoTables = "worker-1", true, []string{"a", "b", "c"} }},
 		// What Liqo's DaemonSet passes.
 		{"as Liqo's node agent", "", "--nodename=worker-1 --podname=liqo-fabric-x --metrics-address=:8082 --health-probe-bind-address=:8081 --enable-nft-monitor=false " +
 			"--enable-route-monitor --disable-arp --geneve-cleanup-interval=30m --reconcile-timeout=10s --disable-kernel-version-check --minimum-kernel-version=5.10.0 " +
@@ -88,6 +90,10 @@ func TestParseFlagsRefuses(t *testing.T) {
 		"--node-name=n --rule-priority=32766":                                   "--rule-priority: 32766 is not from 1 to 32765: the main table, which comes at 32766, would get the packets first",
 		"--node-name=n --rule-priority=0":                                       "--rule-priority: 0 is not from 1 to 32765: the main table, which comes at 32766, would get the packets first",
 		"--node-name=n --rule-priority=-1":                                      `--rule-priority: "-1" is not a number`,
+		"--node-name=n --liqo-table=t":                                          "--liqo-table is of no use without --take-over-liqo",
+		"--node-name=n --take-over-liqo --liqo-table=t,nat":                     `--liqo-table: "nat" is a table of iptables`,
+		"--node-name=n --take-over-liqo --liqo-table=sluice-fabric":             `--liqo-table: "sluice-fabric" is the table of fabric itself`,
+		"--node-name=n --take-over-liqo --liqo-table=ip/t":                      `--liqo-table: "ip/t" is not the name of a table: give spec.table.name of a FirewallConfiguration`,
 		"--node-name=n --tun-queues=17":                                         "--tun-queues: 17 is not from 1 to 16, or 0 for a number by processors",
 		"--node-name=n --health-probe-address=:9 --metrics-address=127.0.0.1:9": "--metrics-address and --health-probe-address ask for the same TCP port 9",
 	} {

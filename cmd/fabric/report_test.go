@@ -74,6 +74,7 @@ func standaloneReport() report {
 			Warnings:  manifests.Problems{{Object: "Configuration tenant/milan", Reason: "is not complete"}},
 			Failures:  []string{"link liqo.klmnopqrst: there is a link of this name that is not ours"},
 			Contested: "remove rule 600",
+			Liqo:      &fabric.LiqoState{Left: "2 rules, 3 routes, table ip milan-masquerade-bypass", Rules: 2, Routes: 3, Tables: 1, Waits: "not everything is put in force"},
 		},
 		Memory: daemon.Memory{Heap: 5 << 20, Resident: 20 << 20, Goroutines: 17},
 	}
@@ -109,6 +110,9 @@ func clusterReport() report {
 			Waiting:     manifests.Problems{{Object: "InternalFabric tenant/rome", Reason: "has no gatewayIP yet"}},
 			Ignored:     manifests.Problems{{Object: "InternalFabric tenant/milan", Field: "spec.mtu", Reason: "0 is not an MTU"}},
 			Unreachable: manifests.Problems{{Object: "InternalFabric tenant/milan", Reason: "the gateway fd00:9::9 cannot be reached"}},
+			Liqo: &fabric.LiqoState{
+				Contested: true, Removals: 2, Others: []string{"routing table 978431797: it has the route 10.1.0.0/16 dev eth0 (protocol 186)"},
+			},
 			Diverted: manifests.Problems{{Object: "link liqo.abcdefghij", Reason: `packets of pods to 10.90.0.0/16 do not get into it: the rule "500: from 10.60.0.0/16 lookup 52" of another program ` +
 				"comes before ours, and table 52 sends them to device eth0"}},
 		},

@@ -174,7 +174,8 @@ func (r *Runner) takeOver(now time.Time) {
 
 // notInForce says what of this agent is not in force: as long as there is
 // something, what Liqo's has made may still be of use. It is empty where nothing is
-// missing.
+// missing. Single hosts do not count: anybody in the cluster can ask for one that
+// cannot be had.
 func (r *Runner) notInForce() string {
 	r.mu.Lock()
 	refused := len(r.state.Refused)
@@ -186,8 +187,8 @@ func (r *Runner) notInForce() string {
 	}{
 		{r.fresh || r.dirty || len(r.failures) > 0, "not everything is put in force"},
 		{refused > 0, "the newest objects are refused"},
-		{len(p.Ignored)+len(p.HostsIgnored)+len(p.Desired.Keep) > 0, "objects are ignored"},
-		{len(p.Waiting)+len(p.HostsWaiting) > 0, "objects are waited for"},
+		{len(p.Ignored)+len(p.Desired.Keep) > 0, "objects are ignored"},
+		{len(p.Waiting) > 0, "objects are waited for"},
 		{len(p.Untranslated) > 0 || !r.actual.Translation.Available, "addresses are not translated"},
 		{!r.diff(p.Desired, r.actual).Empty(), "something of this agent is missing"},
 	} {

@@ -26,6 +26,9 @@
 // A link that has the wanted name but not the mark is somebody else's: that is
 // an error, and the link stays as it is.
 //
+// The exception is what Liqo's node agent has made, where this one takes its place:
+// see Predecessor.
+//
 // A kernel link is also known by its MAC address, which is computed: should the
 // agent die between making a link and marking it, the next one finds it. As long
 // as a Conn is open, it knows every link that was ours by its index.
