@@ -35,6 +35,7 @@ type fakeKernel struct {
 	refuse       map[string]error // by link; "" for everything
 	foreign      string           // a link of somebody else's
 	detours      []hostnet.Detour
+	liqoLinks    []hostnet.ForeignLink // until they are taken over
 	left         hostnet.Left
 	lookedLeft   []hostnet.Predecessor // at what was looked
 	noDetours    error
@@ -79,6 +80,7 @@ func (k *fakeKernel) Read() (a hostnet.Actual, err error) {
 			a.Routes = append(a.Routes, hostnet.Route{Dst: p, Device: name})
 		}
 	}
+	a.Foreign = k.liqoLinks
 	a.Translation.Available = !k.noNFT
 	a.NoForwarding.IPv4 = k.noForwarding
 	if k.noNFT {
@@ -132,7 +134,10 @@ func (k *fakeKernel) Apply(p hostnet.Plan) error {
 		errs = append(errs, e)
 	}
 	for _, s := range p.Steps {
-		f := s.(fakeStep)
+		f, ok := s.(fakeStep)
+		if !ok {
+			f = fakeStep{line: s.String(), do: func() { k.liqoLinks = nil }}
+		}
 		if err := k.refuse[f.link]; err != nil {
 			errs = append(errs, &hostnet.LinkError{Link: f.link, Err: err})
 			continue

@@ -51,11 +51,10 @@ func TestInKernelTakesOver(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	t.Run("", func(t *testing.T) {
 		h := newHost(t)
+		h.takeOver = true
 		h.ip("link add liqo.other type veth peer name other")
 		h.ip("link set liqo.other up")
 		h.liqo()
-		h.tables()
-		h.takeOver = true
 		h.run("vxlan")
 		for range 2 {
 			h.waitLiqo("taken over", func(s *LiqoState) bool { return s.Removals == 1 && s.Left == "" && !s.Contested })

@@ -3,12 +3,10 @@ package fabric
 import (
 	"errors"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluice-net/sluice/node/hostnet"
 	"github.com/sluice-net/sluice/objects/manifests"
@@ -57,8 +55,8 @@ func TestTakesOver(t *testing.T) {
 			{Name: "milan", Prefixes: []netip.Prefix{prefix("10.80.0.1/32"), prefix("10.90.0.0/16"), prefix("10.91.0.0/16")}},
 			{Name: "rome", Prefixes: []netip.Prefix{prefix("10.80.0.2/32"), prefix("10.92.0.0/16")}},
 		}}
-		if d := cmp.Diff(want, x.kernel.lookedLeft[0], cmpopts.EquateComparable(netip.Prefix{})); d != "" {
-			t.Errorf("looked for (-want +got):\n%s", d)
+		if got := x.kernel.lookedLeft[0]; !reflect.DeepEqual(got, want) {
+			t.Errorf("looked for %+v, want %+v", got, want)
 		}
 		x.expect("nothing more", time.Hour)
 		x.says("level=WARN", 0)
@@ -68,6 +66,24 @@ func TestTakesOver(t *testing.T) {
 		x.kernel.makeLiqo()
 		x.expect("nobody runs", time.Hour)
 		x.liqoIs("nobody runs", "", false)
+	})
+}
+
+// A link of Liqo's is ours before anything else is done.
+func TestTakesLinksFirst(t *testing.T) {
+	const take = `take over link liqo.milan of Liqo: alias "sluice: InternalFabric t-milan/milan (MAC 4a:1b:00:5e:10:07)"`
+	inBubble(t, func(t *testing.T) {
+		x := takingOver(t, func(x *running) {
+			l := hostnet.ActualLink{Name: "liqo.milan", Kind: hostnet.KindGeneve, VNI: 7, Port: 6091, Gateway: addr("10.0.0.11"), MAC: hostnet.MAC{0x4a, 0x1b, 0, 0x5e, 0x10, 7}}
+			x.kernel.liqoLinks = []hostnet.ForeignLink{{Name: l.Name, Kind: string(l.Kind), Tunnel: l}}
+			x.kernel.refuse[""] = errors.New("operation not permitted")
+		})
+		x.expect("refused", time.Second)
+		if s := x.State(); len(s.Failures) != 1 || s.Failures[0] != "take over links of Liqo's node agent: operation not permitted" || s.Generation != 0 {
+			t.Errorf("%q, generation %d", s.Failures, s.Generation)
+		}
+		delete(x.kernel.refuse, "")
+		x.expect("allowed", maxRetry, take, addMilan, addRome, translate, removeLiqo)
 	})
 }
 

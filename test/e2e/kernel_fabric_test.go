@@ -137,6 +137,14 @@ func (k *kernelNode) write(t *testing.T, m *lab.Manifests) {
 	k.script(t, "mkdir -p /tmp/manifests; cp /mnt/manifests/* /tmp/manifests/")
 }
 
+// report logs what the agent said when t has failed.
+func (k *kernelNode) report(t *testing.T) {
+	t.Helper()
+	if log, err := os.ReadFile(filepath.Join(k.dir, "log")); err == nil && t.Failed() {
+		t.Logf("the agent in the guest said:\n%s", log)
+	}
+}
+
 // TestKernelFabric runs the agent where the kernel has geneve, beside nodes that
 // have vxlan: gateways answer each in kind.
 func TestKernelFabric(t *testing.T) {
@@ -148,12 +156,8 @@ func TestKernelFabric(t *testing.T) {
 	start := time.Now()
 	k.script(t, "agent")
 	t.Logf("ready in the guest after %v", time.Since(start).Round(time.Millisecond))
-	defer func() {
-		if log, err := os.ReadFile(filepath.Join(k.dir, "log")); err == nil && t.Failed() {
-			t.Logf("the agent in the guest said:\n%s", log)
-		}
-		w.report(t)
-	}()
+	defer w.report(t)
+	defer k.report(t)
 	to, to6 := w.B.Remote(k.Pods[0].Addr()), w.B.Remote(k.Pods[1].Addr())
 
 	t.Run("as configured", func(t *testing.T) {

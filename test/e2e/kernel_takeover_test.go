@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -139,12 +137,8 @@ func TestKernelTakeOver(t *testing.T) {
 	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{})
 	w.gatewayA.WaitConnected(lab.Patience)
 	w.gatewayB.WaitConnected(lab.Patience)
-	defer func() {
-		if log, err := os.ReadFile(filepath.Join(k.dir, "log")); err == nil && t.Failed() {
-			t.Logf("the agent in the guest said:\n%s", log)
-		}
-		w.report(t)
-	}()
+	defer w.report(t)
+	defer k.report(t)
 	n.liqo(t, "liqo; mac >/tmp/mac; network >/tmp/liqo")
 	wantAnswers(t, w.B1.Pod, w.B.Remote(k.Pods[0].Addr()), 3, "")
 
