@@ -132,6 +132,7 @@ func TestKernelTakeOver(t *testing.T) {
 	manifests := w.A.Manifests()
 	manifests.Nodes = append(manifests.Nodes, k.NodeManifest)
 	k.write(t, manifests)
+	n.liqo(t, "liqo")
 	binary := lab.Build(t, lab.GatewayPackage)
 	w.gatewayA = w.A.StartGateway(binary, lab.GatewayOptions{Manifests: manifests})
 	w.gatewayB = w.B.StartGateway(binary, lab.GatewayOptions{})
@@ -139,7 +140,8 @@ func TestKernelTakeOver(t *testing.T) {
 	w.gatewayB.WaitConnected(lab.Patience)
 	defer w.report(t)
 	defer k.report(t)
-	n.liqo(t, "liqo; mac >/tmp/mac; network >/tmp/liqo")
+	// A gateway knows a node that has been there for a while.
+	n.liqo(t, "ping -c3 -i0.2 -W5 %s; mac >/tmp/mac; network >/tmp/liqo", w.A.Internal)
 	wantAnswers(t, w.B1.Pod, w.B.Remote(k.Pods[0].Addr()), 3, "")
 
 	t.Run("take over", func(t *testing.T) {
