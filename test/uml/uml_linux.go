@@ -87,7 +87,7 @@ func Boot(cfg Config) (*Guest, error) {
 		"init="+initPath, "job="+cfg.Dir,
 		"uml_dir="+cfg.Dir, "umid=guest",
 		// The kernel's messages to the log, the commands on the second console.
-		"con=null", "con0=null,fd:1", "con1=fd:3,fd:4",
+		"con=null", "con0=null,fd:1", "con1=fd:3,fd:4", "ssl=null",
 		"panic=-1", // end rather than hang
 	)
 	g.cmd.ExtraFiles = []*os.File{fromHost, toHost} // 3 and 4
