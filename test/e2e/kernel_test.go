@@ -39,10 +39,15 @@ func bootOn(t *testing.T, l *lab.Lab, host *lab.Host, bridge string) *uml.Guest 
 	return g
 }
 
+// scriptLimit is after how long a script counts as hung, and with it the guest, which
+// takes no other one until it has answered. It takes seconds on an idle machine, and
+// more than a minute on a slow one that has much else to do.
+const scriptLimit = 5 * time.Minute
+
 // inGuest runs a script in the guest and fails the test when it fails.
 func inGuest(t *testing.T, g *uml.Guest, format string, args ...any) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), scriptLimit)
 	defer cancel()
 	out, err := g.Run(ctx, "set -e\n"+fmt.Sprintf(format, args...))
 	if err != nil {
