@@ -439,7 +439,7 @@ func (h *HandBack) notApplied(ctx context.Context) (string, error) {
 	for _, p := range pods {
 		for _, o := range all {
 			applied := slices.ContainsFunc(o.conditions, func(c networkingv1beta1.HostCondition) bool {
-				return c.Host == p.Name && string(c.Status) == string(metav1.ConditionTrue)
+				return c.Host == p.Name && c.Type == networkingv1beta1.HostConditionApplied && c.Status == metav1.ConditionTrue
 			})
 			if !applied && (o.unique == "" || o.unique == p.Spec.NodeName) && o.GetDeletionTimestamp() == nil && !slices.Contains(away, p.Spec.NodeName) {
 				return fmt.Sprintf("pod %s has not applied %s", p.Name, client.ObjectKeyFromObject(o)), nil
