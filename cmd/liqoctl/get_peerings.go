@@ -89,7 +89,7 @@ func peeringRows(s *survey.Cluster, peers []*survey.Peer) []peeringRow {
 		if conf := p.Configuration; conf != nil {
 			row.PodCIDR, row.Created = conf.Spec.Remote.CIDR.Pod, conf.CreationTimestamp.Time
 			if conf.Status.Remote != nil {
-				row.RemappedTo = conf.Status.Remote.CIDR.Pod
+				row.RemappedTo = inShape(conf.Status.Remote.CIDR.Pod, conf.Spec.Remote.CIDR.Pod)
 			}
 		}
 		if g := p.Gateway; g != nil {
@@ -151,4 +151,11 @@ func stateText(v networkingv1beta1.ConnectionValue) string {
 		return console.Bad(string(v))
 	}
 	return console.Caution(string(v))
+}
+
+// inShape shows what stands for a prefix in the form in which that is written: a status has lists only, and whoever wrote one
+// prefix as a string reads one.
+func inShape(status, spec networkingv1beta1.CIDRs) networkingv1beta1.CIDRs {
+	status.Scalar = spec.Scalar && len(status.List) == 1
+	return status
 }

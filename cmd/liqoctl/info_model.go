@@ -279,7 +279,9 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 	if c := p.Configuration; c != nil {
 		i.Network.CIDRs.Remote = c.Spec.Remote.CIDR
 		if c.Status.Remote != nil {
-			i.Network.CIDRs.Remapped = &c.Status.Remote.CIDR
+			i.Network.CIDRs.Remapped = &networkingv1beta1.ClusterCIDR{
+				Pod: inShape(c.Status.Remote.CIDR.Pod, c.Spec.Remote.CIDR.Pod), External: inShape(c.Status.Remote.CIDR.External, c.Spec.Remote.CIDR.External),
+			}
 		}
 	}
 	i.Network.Gateway = peerGateway{Address: []string{}, Role: gatewayRole(p)}
