@@ -54,6 +54,16 @@ spec:
     spec: {serviceAccountName: liqo-ipam, containers: [{name: ipam, image: "ghcr.io/liqotech/ipam:v1.2.0", args: ["--pools=10.0.0.0/8,192.168.0.0/16"]}]}
 ---
 apiVersion: apps/v1
+kind: Deployment
+metadata: {name: liqo-proxy, namespace: liqo, labels: {app.kubernetes.io/part-of: liqo, app.kubernetes.io/managed-by: Helm}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: proxy}}
+  template:
+    metadata: {labels: {app: proxy}}
+    spec: {containers: [{name: proxy, image: "ghcr.io/liqotech/proxy:v1.2.0"}]}
+---
+apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: liqo-fabric, namespace: liqo, labels: {app.kubernetes.io/part-of: liqo, app.kubernetes.io/managed-by: Helm}}
 spec:

@@ -88,13 +88,13 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 	}
 	for i := range f.programs {
 		d := &f.programs[i]
+		// Liqo's proxy has none of its own, and asks for nothing. Who has the same writes nothing of the network, either.
 		account := cmp.Or(d.Spec.Template.Spec.ServiceAccountName, d.Spec.Template.Spec.DeprecatedServiceAccount, "default")
-		if account == "default" {
-			add("Deployment %s has no service account of its own, so nothing tells its requests from those of others", client.ObjectKeyFromObject(d))
-			continue
-		}
 		if d == manager {
 			p.manager = account
+			if account == "default" {
+				add("Deployment %s has no service account of its own, so nothing tells its requests from those of others", client.ObjectKeyFromObject(d))
+			}
 		}
 		p.accounts = append(p.accounts, account)
 	}

@@ -70,6 +70,8 @@ func handable(t *testing.T) takeoverFacts {
 func TestTakeoverPlan(t *testing.T) {
 	f := handable(t)
 	f.tables = []string{"oslo-masquerade-bypass"} // of an earlier takeover
+	// Without an account, as in Liqo's chart.
+	f.programs = append(f.programs, appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-proxy"}})
 	p, err := f.plan(false)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +80,7 @@ func TestTakeoverPlan(t *testing.T) {
 	if got, expect := fmt.Sprint(p.values), fmt.Sprint(want); got != expect {
 		t.Errorf("values %s, want %s", got, expect)
 	}
-	if diff := cmp.Diff([]string{"liqo-controller-manager", "liqo-ipam", "liqo-webhook"}, p.accounts); diff != "" || p.manager != "liqo-controller-manager" || p.agent.Name != "liqo-fabric" {
+	if diff := cmp.Diff([]string{"default", "liqo-controller-manager", "liqo-ipam", "liqo-webhook"}, p.accounts); diff != "" || p.manager != "liqo-controller-manager" || p.agent.Name != "liqo-fabric" {
 		t.Errorf("manager %s, agent %s, accounts (-want +got)\n%s", p.manager, p.agent.Name, diff)
 	}
 	if len(p.originals) != len(f.live) {
@@ -108,7 +110,7 @@ func TestTakeoverRefused(t *testing.T) {
 		{"no controller manager", func(f *takeoverFacts) { f.programs = f.programs[:2] }, "there is no Deployment of Liqo's controller manager"},
 		{"another version", func(f *takeoverFacts) { f.programs[2].Spec.Template.Spec.Containers[0].Image = "m:v2.0.0" }, `the version of Liqo here is "v2.0.0", and this program knows 1.0 to 1.2`},
 		{"no version", func(f *takeoverFacts) { f.programs[2].Spec.Template.Spec.Containers[0].Image = "r:5000/m@sha256:00" }, `the version of Liqo here is ""`},
-		{"an account that others have, too", func(f *takeoverFacts) { f.programs[0].Spec.Template.Spec.ServiceAccountName = "" }, "Deployment liqo/liqo-webhook has no service account of its own"},
+		{"an account that others have, too", func(f *takeoverFacts) { f.programs[2].Spec.Template.Spec.ServiceAccountName = "" }, "Deployment liqo/liqo-controller-manager has no service account of its own"},
 		{"a gateway of Liqo", func(f *takeoverFacts) { f.gateways[0].ref.name = "wireguard-server" }, "GatewayServer liqo-tenant-milan/milan is Liqo's: hand it over first, with 'liqoctl network adopt --all'"},
 		{"a gateway without a template", func(f *takeoverFacts) { f.gateways[0].ref.name = "none" }, "GatewayServer liqo-tenant-milan/milan: there is no WgGatewayServerTemplate liqo/none"},
 		{"a handover that was interrupted", func(f *takeoverFacts) {
