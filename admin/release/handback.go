@@ -41,9 +41,9 @@ type HandBack struct {
 	ipam, controllers *appsv1.Deployment
 	// released says that there is a release, so our agents may have been on the nodes.
 	released bool
-	// kept are Liqo's CRDs, added those that only this project has.
-	kept  map[string]apiextensionsv1.CustomResourceDefinition
-	added []client.Object
+	// kept are Liqo's CRDs, live those that are there, added those that only this project has.
+	kept, live map[string]apiextensionsv1.CustomResourceDefinition
+	added      []client.Object
 	// strings are Configurations that Liqo's controllers cannot read.
 	strings []networkingv1beta1.Configuration
 	// made are objects of our controllers that Liqo's make no use of.
@@ -112,7 +112,7 @@ func (h *HandBack) policies(ctx context.Context) (there []client.Object, err err
 func (h *HandBack) plan(f takeoverFacts) error {
 	var errs []error
 	p, _ := f.plan(true) // what was in the way of a takeover is not in that of the way back
-	h.agent, h.manager = p.agent, p.manager
+	h.agent, h.manager, h.live = p.agent, p.manager, f.live
 	if h.agent == nil {
 		errs = append(errs, fmt.Errorf("there is no DaemonSet of Liqo's node agent in namespace %s: install Liqo again, in the same version", f.namespace))
 	}
@@ -128,8 +128,7 @@ func (h *HandBack) plan(f takeoverFacts) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.live)) {
 		d := f.live[name]
-		_, applied := d.Annotations[AnnotationVersion]
-		if _, kept := h.kept[name]; kept || !applied {
+		if _, kept := h.kept[name]; kept || !isApplied(&d) {
 			continue
 		}
 		if name == "exportedservices.networking.liqo.io" || name == "importedservices.networking.liqo.io" {
@@ -137,8 +136,8 @@ func (h *HandBack) plan(f takeoverFacts) error {
 			h.added = append(h.added, &d)
 			continue
 		}
-		errs = append(errs, fmt.Errorf("CRD %s is Sluice's, and Liqo's is not kept in ConfigMap %s/%s any more: apply the CRDs of your version of Liqo, "+
-			"with 'kubectl apply --server-side --force-conflicts'", name, f.namespace, keptCRDs))
+		errs = append(errs, fmt.Errorf("CRD %s is Sluice's, and Liqo's is not kept in ConfigMap %s/%s any more: put that of your version of Liqo "+
+			"in place, with 'kubectl replace'", name, f.namespace, keptCRDs))
 	}
 	return errors.Join(errs...)
 }
@@ -170,7 +169,11 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
-		step("replace", "CustomResourceDefinition "+name, "by Liqo's")
+		if live, there := h.live[name]; there && !isApplied(&live) {
+			step("keep", "CustomResourceDefinition "+name, "is Liqo's already")
+		} else {
+			step("replace", "CustomResourceDefinition "+name, "by Liqo's")
+		}
 	}
 	for _, d := range []*appsv1.Deployment{h.ipam, h.controllers} {
 		step("replace", "Deployment "+client.ObjectKeyFromObject(d).String(), "its pods start again, and read what has changed")

@@ -32,6 +32,12 @@ func ofNetwork(group string) bool {
 	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
 }
 
+// isApplied tells whether a CRD is ours.
+func isApplied(d *apiextensionsv1.CustomResourceDefinition) bool {
+	_, applied := d.Annotations[AnnotationVersion]
+	return applied
+}
+
 // readKept are the CRDs that are kept, by name.
 func readKept(ctx context.Context, c *access.Cluster) (map[string]apiextensionsv1.CustomResourceDefinition, error) {
 	var m corev1.ConfigMap
@@ -50,7 +56,7 @@ func readKept(ctx context.Context, c *access.Cluster) (map[string]apiextensionsv
 			err = fmt.Errorf("it holds %q", d.Name)
 		}
 		if err != nil {
-			return nil, c.Errorf("ConfigMap %s/%s, key %s: %w: apply the CRDs of your version of Liqo, and delete the key", m.Namespace, m.Name, key, err)
+			return nil, c.Errorf("ConfigMap %s/%s, key %s: %w: put the CRDs of your version of Liqo in place, with 'kubectl replace', and delete the key", m.Namespace, m.Name, key, err)
 		}
 		kept[d.Name] = d
 	}
@@ -114,7 +120,7 @@ func unpackCRD(packed []byte) (d apiextensionsv1.CustomResourceDefinition, err e
 	return d, json.Unmarshal(text, &d)
 }
 
-// putBack makes the CRDs of the network Liqo's again. Those that only this project has go, unless they have objects.
+// putBack makes the CRDs of the network Liqo's again. One that is Liqo's already stays: it may be of a newer version.
 func (h *HandBack) putBack(ctx context.Context) error {
 	var served []apiextensionsv1.CustomResourceDefinition
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
@@ -129,6 +135,7 @@ func (h *HandBack) putBack(ctx context.Context) error {
 			}
 		case err != nil:
 			return h.cluster.Explain("read CRD "+name, err)
+		case !isApplied(&live):
 		default:
 			live.Spec, live.Labels, live.Annotations = want.Spec, want.Labels, want.Annotations
 			if err := h.cluster.Client.Update(ctx, &live, fieldOwner); err != nil {

@@ -107,7 +107,7 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 	p.values = f.values(tables)
 	for _, name := range slices.Sorted(maps.Keys(f.live)) {
 		live, ours := f.live[name], f.wanted[name]
-		if _, applied := live.Annotations[AnnotationVersion]; applied {
+		if isApplied(&live) {
 			continue // by an earlier takeover
 		}
 		if ours.Name == "" {

@@ -390,7 +390,19 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 		}
 		return nil
 	})
+	// Somebody puts a CRD of a newer version of Liqo in place.
+	controlplanetest.Edit(t, s.Cluster, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: newerCRD}}, func(d *apiextensionsv1.CustomResourceDefinition) {
+		delete(d.Annotations, release.AnnotationVersion)
+		d.Labels = map[string]string{"of": "newer"}
+	})
+	want := release.AdoptionStep{Verb: "keep", Object: "CustomResourceDefinition " + newerCRD, Detail: "is Liqo's already"}
+	if h, err := s.handBack(); err != nil || !slices.Contains(h.Steps, want) {
+		t.Errorf("no step %+v: %v", want, err)
+	}
 }
+
+// newerCRD is a CRD that an upgrade of Liqo replaces while Sluice runs the network.
+const newerCRD = "ips.ipam.liqo.io"
 
 // lists gives the network back while a Configuration has strings, up to where they are lists, and takes it over again.
 func lists(t *testing.T, s *takeoverSite) {
@@ -412,6 +424,11 @@ func testGivenBack(t *testing.T, s *takeoverSite, original *apiextensionsv1.Cust
 	}
 	if diff := cmp.Diff(original.Labels, d.Labels); diff != "" || d.Annotations["networking.liqo.io/crd-version"] != "" {
 		t.Errorf("CRD: annotations %v, labels (-before +after)\n%s", d.Annotations, diff)
+	}
+	var newer apiextensionsv1.CustomResourceDefinition
+	s.Read(t, "", newerCRD, &newer)
+	if newer.Labels["of"] != "newer" {
+		t.Errorf("an older CRD took the place of a newer one of Liqo: labels %v", newer.Labels)
 	}
 	var agent appsv1.DaemonSet
 	s.Read(t, "liqo", "liqo-fabric", &agent)
