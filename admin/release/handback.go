@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -51,11 +50,11 @@ type HandBack struct {
 }
 
 // PrepareHandBack looks at the cluster. The error tells all that is in the way.
-func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, timeout time.Duration) (*HandBack, error) {
+func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o UninstallOptions) (*HandBack, error) {
 	if err := c.Require(ctx, takeoverRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
-	h := &HandBack{Removal: &Removal{cluster: c, chart: chart, options: UninstallOptions{Timeout: timeout}, tell: func(progress.Event) {}}}
+	h := &HandBack{Removal: &Removal{cluster: c, chart: chart, options: o, tell: func(progress.Event) {}}}
 	var err error
 	if h.helm, err = newHelm(c); err != nil {
 		return nil, err
@@ -233,10 +232,10 @@ func asLists(c networkingv1beta1.Configuration) *networkingv1beta1.Configuration
 
 // Run gives the network back. Liqo's controllers read everything anew before they may write; Liqo's agents have their rules
 // in force before ours are removed, so the traffic goes on meanwhile. Run may be repeated, also after it was interrupted.
-func (h *HandBack) Run(ctx context.Context, tell progress.Func) error {
+func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error) {
 	h.tell = onlyNews(tell)
 	c := h.cluster
-	return inSteps(ctx, c, []applyStep{
+	err := inSteps(ctx, c, []applyStep{
 		{"ending Sluice's controllers", func() error { return h.endControllers(ctx) }},
 		{"making lists of prefixes", func() error { return h.writeLists(ctx) }},
 		{"putting back Liqo's CRDs", func() error { return h.putBack(ctx) }},
@@ -247,6 +246,7 @@ func (h *HandBack) Run(ctx context.Context, tell progress.Func) error {
 		{"removing from the nodes what Sluice's agents have made", func() error { return h.cleanNodes(ctx) }},
 		{"removing Sluice's release", func() error { return h.removeAll(ctx) }},
 	})
+	return h.result, err // read after the steps, which write it
 }
 
 // endControllers ends our controllers, so that nobody has two masters.
@@ -454,7 +454,11 @@ func (h *HandBack) notApplied(ctx context.Context) (string, error) {
 
 // cleanNodes removes what our agents have made. Without a release there were none, or it is done.
 func (h *HandBack) cleanNodes(ctx context.Context) error {
-	if !h.released {
+	switch {
+	case !h.released:
+		return nil
+	case h.options.SkipNodes:
+		h.leftNodes()
 		return nil
 	}
 	return h.cleanUp(ctx, h.daemonSet(cleanupName), "")

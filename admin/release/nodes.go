@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,34 @@ func (r *Removal) cleanUp(ctx context.Context, cleanup *appsv1.DaemonSet, image 
 		return err
 	}
 	return r.noPods(ctx, cleanup.Namespace, cleanupName)
+}
+
+// withoutAway are the pods of an agent that was deleted, without those of nodes that are not ready: nobody would tell of
+// their end. They are forgotten, or their namespace would not end either.
+func (r *Removal) withoutAway(ctx context.Context, pods []corev1.Pod) (there []corev1.Pod, err error) {
+	if len(pods) == 0 {
+		return nil, nil
+	}
+	away, err := nodesAway(ctx, r.cluster)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods {
+		if !slices.Contains(away, p.Spec.NodeName) {
+			there = append(there, p)
+		} else if err := r.cluster.Client.Delete(ctx, &p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	return there, nil
+}
+
+// cleanupCommand is what a person can run on a node instead. Where Liqo's agents go on, the links are theirs.
+func (r *Removal) cleanupCommand() string {
+	if at(r.values, pathAdoption) == true {
+		return "fabric cleanup --leave-links"
+	}
+	return "fabric cleanup"
 }
 
 // daemonSet is one of the namespace of the node agents.
@@ -167,7 +196,7 @@ func (r *Removal) cleanedUp(ctx context.Context) (done int, missing string, err 
 		return -1, fmt.Sprintf("%d of %d are clean%s", done, want, firstFailure(pods)), nil
 	}
 	if done < want {
-		r.left("what the agents created on nodes that are not ready (%s): run 'fabric cleanup' there to remove it", strings.Join(away, ", "))
+		r.left("what the agents created on nodes that are not ready (%s): run '%s' there to remove it", strings.Join(away, ", "), r.cleanupCommand())
 	}
 	return done, "", nil
 }

@@ -66,6 +66,7 @@ func takeoverRights(namespace string) []access.Permission {
 	}
 	add("patch", "apps", "daemonsets", namespace)
 	add("delete", "", "pods", namespace)
+	add("delete", "", "pods", namespace+fabricSuffix)
 	add("impersonate", "", "serviceaccounts", namespace)
 	add("update", "apiextensions.k8s.io", "customresourcedefinitions", "")
 	add("patch", networkingv1beta1.GroupVersion.Group, "configurations", "")

@@ -46,7 +46,7 @@ func (s *takeoverSite) handBack() (*release.HandBack, error) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return release.PrepareHandBack(s.t.Context(), s.access, chart, controlplanetest.Patience)
+	return release.PrepareHandBack(s.t.Context(), s.access, chart, release.UninstallOptions{Timeout: controlplanetest.Patience})
 }
 
 // runner is a takeover, or the way back.
@@ -65,7 +65,7 @@ func (s *takeoverSite) back() (runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.Run, nil
+	return func(ctx context.Context, tell progress.Func) error { _, err := h.Run(ctx, tell); return err }, nil
 }
 
 // until runs what is prepared, and ends it when a text is told; empty: it must come to its end.

@@ -237,9 +237,14 @@ func (r *Removal) Run(ctx context.Context, tell progress.Func) (Removed, error) 
 		}
 	}
 	if r.options.SkipNodes {
-		r.left("what the agents created on the nodes (--skip-node-cleanup): run 'fabric cleanup' on each node to remove it")
+		r.leftNodes()
 	}
 	return r.result, nil
+}
+
+// leftNodes notes that what is on the nodes stays.
+func (r *Removal) leftNodes() {
+	r.left("what the agents created on the nodes (--skip-node-cleanup): run '%s' on each node to remove it", r.cleanupCommand())
 }
 
 func (r *Removal) left(format string, args ...any) {
@@ -334,12 +339,16 @@ func (r *Removal) removeRelease(ctx context.Context) error {
 	return r.noPods(ctx, r.cluster.LiqoNamespace, controllerName)
 }
 
-// noPods waits until a program has ended.
+// noPods waits until a program has ended. On nodes that are not ready agents are not waited for. A controller is: it may be
+// at work there.
 func (r *Removal) noPods(ctx context.Context, namespace, program string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
 	for {
 		pods, err := podsOf(ctx, r.cluster, namespace, program)
+		if err == nil && program != controllerName {
+			pods, err = r.withoutAway(ctx, pods)
+		}
 		switch {
 		case err != nil:
 			return r.cluster.Explain("wait until "+program+" has terminated", err)

@@ -48,8 +48,8 @@ their rules in force before those of Sluice are removed. The gateways stay Sluic
 	fs.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "`TIME` to wait for each step before giving up")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
-		case handBack && (o.Purge || o.Force || o.SkipNodes):
-			return errors.New("--hand-back removes no peering and nothing of Liqo: leave out --purge, --force and --skip-node-cleanup")
+		case handBack && (o.Purge || o.Force):
+			return errors.New("--hand-back removes no peering and nothing of Liqo: leave out --purge and --force")
 		case dryRun && !handBack:
 			return errors.New("--dry-run is for --hand-back: without it the command shows what it removes, and asks")
 		}
@@ -58,7 +58,7 @@ their rules in force before those of Sluice are removed. The gateways stay Sluic
 			return err
 		}
 		if handBack {
-			return a.handBack(cmd, c, chart, o.Timeout, dryRun)
+			return a.handBack(cmd, c, chart, o, dryRun)
 		}
 		removal, err := release.PrepareUninstall(cmd.Context(), c, chart, o)
 		if err != nil {
@@ -72,9 +72,7 @@ their rules in force before those of Sluice are removed. The gateways stay Sluic
 			return err
 		}
 		removed, err := removal.Run(cmd.Context(), a.console.Progress())
-		for _, l := range removed.Left {
-			a.console.Warn("Left: " + l)
-		}
+		a.tellLeft(removed)
 		if err != nil {
 			return err
 		}
@@ -84,9 +82,16 @@ their rules in force before those of Sluice are removed. The gateways stay Sluic
 	return cmd
 }
 
+// tellLeft tells what stays.
+func (a *app) tellLeft(removed release.Removed) {
+	for _, l := range removed.Left {
+		a.console.Warn("Left: " + l)
+	}
+}
+
 // handBack gives the network of a cluster back to Liqo.
-func (a *app) handBack(cmd *cobra.Command, c *access.Cluster, chart *release.Chart, timeout time.Duration, dryRun bool) error {
-	h, err := release.PrepareHandBack(cmd.Context(), c, chart, timeout)
+func (a *app) handBack(cmd *cobra.Command, c *access.Cluster, chart *release.Chart, o release.UninstallOptions, dryRun bool) error {
+	h, err := release.PrepareHandBack(cmd.Context(), c, chart, o)
 	switch {
 	case err != nil:
 		return err
@@ -99,7 +104,9 @@ func (a *app) handBack(cmd *cobra.Command, c *access.Cluster, chart *release.Cha
 	if err := a.confirmSteps(cmd.Context(), cmd.Name(), c, h.Steps); err != nil {
 		return err
 	}
-	if err := h.Run(cmd.Context(), a.console.Progress()); err != nil {
+	given, err := h.Run(cmd.Context(), a.console.Progress())
+	a.tellLeft(given)
+	if err != nil {
 		return err
 	}
 	a.console.Info("Liqo runs the network of this cluster again. Its gateways are Sluice's still: 'liqoctl network adopt --all --back' gives them back, too")
