@@ -260,6 +260,7 @@ func (p *Plan) steps(ctx context.Context, tell progress.Func, r *Result) []apply
 	var gateways []gatewayAtWork
 	return []applyStep{
 		{"making the namespace", func() error { return p.namespace(ctx) }},
+		{"ending the cleanup of the nodes", func() error { return p.endCleanup(ctx, tell) }},
 		{"applying the CRDs", func() (err error) {
 			r.Changed, err = p.applyKinds(ctx, tell)
 			return err

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/progress"
 )
 
 // cleanNodes removes from every node what its agent has made there: the agents
@@ -88,6 +90,23 @@ func (r *Removal) cleanupCommand() string {
 	}
 	return "fabric cleanup"
 }
+
+// endCleanup ends what an uninstallation that was interrupted runs on the nodes: it would remove what the agents make, again
+// and again.
+func (p *Plan) endCleanup(ctx context.Context, tell progress.Func) error {
+	r := &Removal{cluster: p.cluster, options: UninstallOptions{Timeout: cleanupTimeout}, tell: onlyNews(tell)}
+	cleanup := r.daemonSet(cleanupName)
+	if there, err := r.exists(ctx, cleanup); err != nil || !there || !ofThisRelease(cleanup, p.cluster.LiqoNamespace) {
+		return err
+	}
+	if err := r.delete(ctx, []client.Object{cleanup}); err != nil {
+		return err
+	}
+	return r.noPods(ctx, cleanup.Namespace, cleanupName)
+}
+
+// cleanupTimeout is how long the pods of a cleanup may take to end.
+const cleanupTimeout = 5 * time.Minute
 
 // daemonSet is one of the namespace of the node agents.
 func (r *Removal) daemonSet(name string) *appsv1.DaemonSet {

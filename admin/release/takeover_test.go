@@ -191,6 +191,15 @@ func TestTakeOver(t *testing.T) {
 		})
 		if round == "first" {
 			t.Run("what happens meanwhile", func(t *testing.T) { testMeanwhile(t, s) })
+			t.Run("turned round at the end of the way back", func(t *testing.T) {
+				s.until(s.back, "Waiting until the nodes are clean")
+				s.interrupted(s.forward)
+				if err := s.Get(t.Context(), "liqo-fabric", "liqo-fabric-cleanup", new(appsv1.DaemonSet)); !apierrors.IsNotFound(err) {
+					t.Errorf("the nodes are cleaned up while Sluice's agents work there: %v", err)
+				}
+				s.agents("have ended", 0)
+				s.same("something of the network is not as it was", before)
+			})
 		}
 		t.Run(round+" hand-back", func(t *testing.T) {
 			s.interrupted(s.back, back...)
