@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +20,6 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/manager"
 )
 
@@ -144,16 +142,6 @@ func (h *HandBack) plan(f takeoverFacts) error {
 // ofRelease tells whether a template is of the chart.
 func ofRelease(o client.Object) bool { return o.GetAnnotations()[annotationReleaseName] == Name }
 
-// ownKinds are those of what our controllers make beside what Liqo's make, too.
-var ownKinds = []schema.GroupVersionKind{
-	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
-	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
-	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
-	{Group: rbacv1.GroupName, Version: "v1", Kind: "RoleBinding"},
-	{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"},
-	{Group: rbacv1.GroupName, Version: "v1", Kind: "ClusterRoleBinding"},
-}
-
 // list reads what there is to do, and fills in Steps.
 func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	step := func(verb, object, detail string) { h.Steps = append(h.Steps, AdoptionStep{verb, object, detail}) }
@@ -200,15 +188,12 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	for _, o := range slices.Concat(policies, objects, h.made, h.added) {
 		step("delete", describe(o), "")
 	}
+	if h.kept != nil {
+		step("delete", fmt.Sprintf("ConfigMap %s/%s", h.cluster.LiqoNamespace, keptCRDs), "")
+	}
 	handed, err := h.handed(ctx, "Liqo's")
 	h.Steps = append(h.Steps, handed...)
 	return err
-}
-
-// madeByOurs tells whether our controllers have made an object: Liqo's label theirs in the same way.
-func madeByOurs(o client.Object) bool {
-	_, hashed := o.GetAnnotations()[apply.AnnotationHash]
-	return hashed
 }
 
 // asLists is a Configuration whose prefixes are lists; nil: they are.

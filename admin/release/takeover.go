@@ -186,6 +186,19 @@ func (t *TakeOver) list(ctx context.Context) error {
 	for _, d := range t.originals {
 		step("replace", "CustomResourceDefinition "+d.Name, kept)
 	}
+	if len(t.originals) > 0 {
+		verb := "create"
+		switch have, err := readKept(ctx, t.cluster); {
+		case err != nil:
+			return err
+		case have != nil:
+			verb = "update"
+		}
+		step(verb, fmt.Sprintf("ConfigMap %s/%s", t.cluster.LiqoNamespace, keptCRDs), "")
+	}
+	for _, name := range t.added {
+		step("create", "CustomResourceDefinition "+name, "")
+	}
 	agent := "DaemonSet " + client.ObjectKeyFromObject(t.agent).String()
 	if handedOver(t.agent) {
 		step("keep", agent, "without pods")

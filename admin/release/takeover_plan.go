@@ -56,8 +56,9 @@ type takeoverPlan struct {
 	manager  string
 	// values are what the cluster tells about the chart's.
 	values Values
-	// originals are the CRDs that ours take the place of.
+	// originals are the CRDs that ours take the place of, added the names of those that only this project has.
 	originals []apiextensionsv1.CustomResourceDefinition
+	added     []string
 	warnings  []string
 }
 
@@ -120,6 +121,11 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 				slices.Sort(lost)
 				add("CRD %s of Liqo has fields that this program does not know, and objects would lose them (%s): use a newer liqoctl", name, sample(lost))
 			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.wanted)) {
+		if _, there := f.live[name]; !there && ofNetwork(f.wanted[name].Spec.Group) {
+			p.added = append(p.added, name)
 		}
 	}
 	return p, errors.Join(errs...)

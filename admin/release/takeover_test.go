@@ -225,6 +225,8 @@ func testDryTakeOver(t *testing.T, s *takeoverSite) {
 	for _, want := range []release.AdoptionStep{
 		{Verb: "create", Object: "ValidatingAdmissionPolicy liqo-network.sluice.liqo.io"},
 		{Verb: "replace", Object: "CustomResourceDefinition configurations.networking.liqo.io", Detail: "by Sluice's; Liqo's is kept in ConfigMap liqo/sluice-liqo-crds"},
+		{Verb: "create", Object: "ConfigMap liqo/sluice-liqo-crds"},
+		{Verb: "create", Object: "CustomResourceDefinition exportedservices.networking.liqo.io"},
 		{Verb: "update", Object: "DaemonSet liqo/liqo-fabric", Detail: "spec.template.spec.nodeSelector: its pods end, and what they have made on the nodes stays"},
 		{Verb: "create", Object: "Deployment liqo/liqo-controller"},
 		{Verb: "create", Object: "ClusterRole sluice-gateway"},
@@ -371,6 +373,7 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 		{Verb: "replace", Object: "CustomResourceDefinition configurations.networking.liqo.io", Detail: "by Liqo's"},
 		{Verb: "delete", Object: "ValidatingAdmissionPolicy liqo-network.sluice.liqo.io"},
 		{Verb: "delete", Object: "CustomResourceDefinition exportedservices.networking.liqo.io"},
+		{Verb: "delete", Object: "ConfigMap liqo/sluice-liqo-crds"},
 		{Verb: "hand", Object: "IP liqo/db", Detail: "with its addresses, to Liqo's controllers"},
 	} {
 		if !slices.Contains(h.Steps, want) {
