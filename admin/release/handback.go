@@ -77,11 +77,13 @@ func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o Uni
 	if err != nil {
 		return nil, err
 	}
-	if last == nil && h.kept == nil && len(policies) == 0 {
-		h.Nothing = true
-		return h, nil
-	}
 	g := takeoverGatherer{adoptGatherer: adoptGatherer{Cluster: c}}
+	if last == nil && h.kept == nil && len(policies) == 0 {
+		ended, err := g.agentsEnded(ctx)
+		if h.Nothing = !ended; err != nil || h.Nothing {
+			return h, err
+		}
+	}
 	if err := g.read(ctx, chart, nil); err != nil {
 		return nil, err
 	}

@@ -123,6 +123,13 @@ func (g *takeoverGatherer) read(ctx context.Context, chart *Chart, values Values
 	return err
 }
 
+// agentsEnded tells whether Liqo's node agents were ended, and not only for a moment.
+func (g *takeoverGatherer) agentsEnded(ctx context.Context) (bool, error) {
+	var agents appsv1.DaemonSetList
+	err := g.Client.List(ctx, &agents, client.InNamespace(g.LiqoNamespace), partOfLiqo)
+	return slices.ContainsFunc(agents.Items, func(d appsv1.DaemonSet) bool { return handedOver(&d) }), g.Explain("list the DaemonSets", err)
+}
+
 var partOfLiqo = client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"}
 
 // tables are those that the release of an earlier takeover names.

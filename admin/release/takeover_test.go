@@ -210,10 +210,21 @@ func TestTakeOver(t *testing.T) {
 			forth, back = nil, nil // the second time without an interruption
 		})
 	}
+	t.Run("nothing is left but ended agents", func(t *testing.T) { testEndedAgents(t, s) })
 	t.Run("the gateways follow", func(t *testing.T) {
 		s.adopt(release.AdoptOptions{All: true, Back: true})
 		s.carries("milan", 3)
 	})
+}
+
+// testEndedAgents gives back what somebody has removed by hand all but the end of Liqo's agents.
+func testEndedAgents(t *testing.T, s *takeoverSite) {
+	controlplanetest.Edit(t, s.Cluster, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-fabric"}}, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.NodeSelector["networking.liqo.io/handed-over-to-sluice"] = "true"
+	})
+	s.agents("have ended", 0)
+	s.interrupted(s.back)
+	s.agents("are back", 2)
 }
 
 func testDryTakeOver(t *testing.T, s *takeoverSite) {
