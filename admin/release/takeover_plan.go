@@ -225,7 +225,7 @@ func (f takeoverFacts) addressesClear() (errs []error) {
 var tableName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
 
 // othersTables are names of tables of nftables that are of others, whoever made an object with such a name.
-var othersTables = []string{"filter", "nat", "mangle", "raw", "security", "kube-proxy", "firewalld", "cilium", "calico", "libvirt_network"}
+var othersTables = []string{"filter", "nat", "mangle", "raw", "security", "kube-proxy", "firewalld", "cilium", "calico", "libvirt_network", "sluice-fabric"}
 
 // routesSuffix ends the name of the routing table that Liqo's agents keep for an InternalFabric. Ours find it by that.
 const routesSuffix = "-node-gw"

@@ -123,6 +123,7 @@ func TestTakeoverRefused(t *testing.T) {
 		{"a user's rules on nodes", func(f *takeoverFacts) { delete(f.firewalls[0].Labels, networkingv1beta1.LabelManaged) },
 			"FirewallConfiguration liqo-tenant-milan/milan-masquerade-bypass was made by somebody for the nodes"},
 		{"the table of another program", func(f *takeoverFacts) { f.firewalls[0].Spec.Table.Name = "kube-proxy" }, `has a table "kube-proxy", which is none of Liqo's`},
+		{"our own table", func(f *takeoverFacts) { f.firewalls[0].Spec.Table.Name = "sluice-fabric" }, `has a table "sluice-fabric", which is none of Liqo's`},
 		{"an argument as the name of a table", func(f *takeoverFacts) { f.firewalls[0].Spec.Table.Name = "--purge" }, `FirewallConfiguration liqo-tenant-milan/milan-masquerade-bypass has a table "--purge"`},
 		{"a user's routes on nodes", func(f *takeoverFacts) { delete(f.routes[0].Labels, networkingv1beta1.LabelManaged) }, "RouteConfiguration liqo-tenant-milan/milan-node-gw was made by somebody for the nodes"},
 		{"routes of no gateway", func(f *takeoverFacts) { f.routes[0].Spec.Table.Name = "main" }, `RouteConfiguration liqo-tenant-milan/milan-node-gw has a table "main"`},
