@@ -237,6 +237,10 @@ func (f takeoverFacts) tablesOnNodes() (names []string, errs []error) {
 	liqos := func(o client.Object, kind, table string, known bool) bool {
 		what := kind + " " + client.ObjectKeyFromObject(o).String()
 		switch {
+		case o.GetAnnotations()[annotationReleaseName] != "":
+			errs = append(errs, fmt.Errorf("%s is of the Helm release %s, and Sluice's node agents would not apply it: turn it off there (Liqo's has it for networking.notrack.enabled)",
+				what, o.GetAnnotations()[annotationReleaseName]))
+			return false
 		case o.GetLabels()[networkingv1beta1.LabelManaged] != networkingv1beta1.LabelTrue && len(o.GetOwnerReferences()) == 0:
 			errs = append(errs, fmt.Errorf("%s was made by somebody for the nodes, and Sluice's node agents would not apply it: delete it first", what))
 			return false

@@ -122,6 +122,10 @@ func TestTakeoverRefused(t *testing.T) {
 		{"a fabric of another name", func(f *takeoverFacts) { f.fabrics[0].Name, f.routes = "gw", nil }, `InternalFabric liqo-tenant-milan/gw is not named after its cluster, "milan"`},
 		{"a user's rules on nodes", func(f *takeoverFacts) { delete(f.firewalls[0].Labels, networkingv1beta1.LabelManaged) },
 			"FirewallConfiguration liqo-tenant-milan/milan-masquerade-bypass was made by somebody for the nodes"},
+		{"rules of Liqo's chart", func(f *takeoverFacts) {
+			f.firewalls[0].Labels = map[string]string{networkingv1beta1.LabelFirewallCategory: "fabric"}
+			f.firewalls[0].Annotations = map[string]string{annotationReleaseName: "liqo"}
+		}, "FirewallConfiguration liqo-tenant-milan/milan-masquerade-bypass is of the Helm release liqo, and Sluice's node agents would not apply it: turn it off there"},
 		{"the table of another program", func(f *takeoverFacts) { f.firewalls[0].Spec.Table.Name = "kube-proxy" }, `has a table "kube-proxy", which is none of Liqo's`},
 		{"our own table", func(f *takeoverFacts) { f.firewalls[0].Spec.Table.Name = "sluice-fabric" }, `has a table "sluice-fabric", which is none of Liqo's`},
 		{"an argument as the name of a table", func(f *takeoverFacts) { f.firewalls[0].Spec.Table.Name = "--purge" }, `FirewallConfiguration liqo-tenant-milan/milan-masquerade-bypass has a table "--purge"`},
