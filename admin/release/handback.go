@@ -2,7 +2,6 @@ package release
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,8 +40,6 @@ type HandBack struct {
 	// kept are Liqo's CRDs, live those that are there, added those that only this project has.
 	kept, live map[string]apiextensionsv1.CustomResourceDefinition
 	added      []client.Object
-	// strings are Configurations that Liqo's controllers cannot read.
-	strings []networkingv1beta1.Configuration
 	// made are objects of our controllers that Liqo's make no use of.
 	made []client.Object
 }
@@ -147,15 +144,12 @@ func ofRelease(o client.Object) bool { return o.GetAnnotations()[annotationRelea
 // list reads what there is to do, and fills in Steps.
 func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	step := func(verb, object, detail string) { h.Steps = append(h.Steps, AdoptionStep{verb, object, detail}) }
-	var configurations networkingv1beta1.ConfigurationList
-	if err := h.cluster.Client.List(ctx, &configurations); err != nil {
-		return h.cluster.Explain("list the Configurations", err)
+	configurations, err := h.withStrings(ctx)
+	if err != nil {
+		return err
 	}
-	for _, c := range configurations.Items {
-		if listed := asLists(c); listed != nil {
-			h.strings = append(h.strings, *listed)
-			step("update", fmt.Sprintf("Configuration %s/%s", c.Namespace, c.Name), "its prefixes become lists, which Liqo's controllers read")
-		}
+	for _, c := range configurations {
+		step("update", fmt.Sprintf("Configuration %s/%s", c.Namespace, c.Name), "its prefixes become lists, which Liqo's controllers read")
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
 		if live, there := h.live[name]; there && !isApplied(&live) {
@@ -251,19 +245,30 @@ func (h *HandBack) endControllers(ctx context.Context) error {
 	return h.noPods(ctx, h.cluster.LiqoNamespace, controllerName)
 }
 
+// writeLists makes lists of prefixes, as they are by now.
 func (h *HandBack) writeLists(ctx context.Context) error {
-	for i := range h.strings {
-		c := &h.strings[i]
-		patch, err := json.Marshal(map[string]any{"spec": c.Spec})
-		if err != nil {
-			return err
-		}
+	changed, err := h.withStrings(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range changed {
+		c := &changed[i]
 		what := "change Configuration " + client.ObjectKeyFromObject(c).String()
-		if err := h.cluster.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch), fieldOwner); client.IgnoreNotFound(err) != nil {
+		err := h.cluster.Client.Patch(ctx, asLists(*c), client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), fieldOwner)
+		if client.IgnoreNotFound(err) != nil {
 			return h.cluster.Explain(what, err)
 		}
 	}
 	return nil
+}
+
+// withStrings are the Configurations that Liqo's controllers cannot read.
+func (h *HandBack) withStrings(ctx context.Context) ([]networkingv1beta1.Configuration, error) {
+	var all networkingv1beta1.ConfigurationList
+	if err := h.cluster.Client.List(ctx, &all); err != nil {
+		return nil, h.cluster.Explain("list the Configurations", err)
+	}
+	return slices.DeleteFunc(all.Items, func(c networkingv1beta1.Configuration) bool { return asLists(c) == nil }), nil
 }
 
 // restart has Liqo's IPAM and its controllers begin anew: what they remember of addresses is from before. The IPAM comes
