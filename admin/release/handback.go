@@ -453,7 +453,11 @@ func (h *HandBack) cleanNodes(ctx context.Context) error {
 		h.leftNodes()
 		return nil
 	}
-	return h.cleanUp(ctx, h.daemonSet(cleanupName), "")
+	image, err := h.agentImage()
+	if err != nil {
+		return err
+	}
+	return h.cleanUp(ctx, h.daemonSet(cleanupName), image)
 }
 
 // removeAll removes our release, what our controllers have made of their own, and at last what tells that there was a

@@ -46,7 +46,7 @@ func (r *Removal) cleanNodes(ctx context.Context) error {
 	return r.cleanUp(ctx, cleanup, image)
 }
 
-// cleanUp runs what removes from the nodes what ended agents have made there. Without an image it is that of the release.
+// cleanUp runs what removes from the nodes what ended agents have made there.
 func (r *Removal) cleanUp(ctx context.Context, cleanup *appsv1.DaemonSet, image string) error {
 	if err := r.applyCleanup(ctx, image); err != nil {
 		return err
@@ -89,6 +89,27 @@ func (r *Removal) cleanupCommand() string {
 		return "fabric cleanup --leave-links"
 	}
 	return "fabric cleanup"
+}
+
+// agentImage is that of the agents of the release, which the nodes have: this program may be of another version.
+func (r *Removal) agentImage() (string, error) {
+	last, err := r.helm.last()
+	if err != nil || last == nil {
+		return "", err
+	}
+	objects, err := decode(last.Manifest)
+	for _, u := range objects {
+		if u.GetKind() != "DaemonSet" || u.GetName() != fabricName {
+			continue
+		}
+		containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		if err != nil || len(containers) == 0 {
+			return "", err
+		}
+		image, _, err := unstructured.NestedString(containers[0].(map[string]any), "image")
+		return image, err
+	}
+	return "", err
 }
 
 // endCleanup ends what an uninstallation that was interrupted runs on the nodes: it would remove what the agents make, again
