@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -274,7 +275,7 @@ func (f takeoverFacts) values(tables []string) Values {
 	}
 	v := merge(value(true, pathAdoption), value(names, pathTables))
 	if agent := f.agent(); agent != nil {
-		if port := argumentOf(agent.Spec.Template.Spec, "geneve-port"); port > 0 {
+		if port, err := strconv.Atoi(argumentOf(agent.Spec.Template.Spec, "geneve-port")); err == nil && port > 0 {
 			v = merge(v, value(port, "networking.genevePort"))
 		}
 	}
@@ -291,23 +292,29 @@ func (f takeoverFacts) values(tables []string) Values {
 	return v
 }
 
-// argumentOf is the number that the containers of a pod have as an argument; 0: none.
-func argumentOf(pod corev1.PodSpec, name string) (n int) {
+// argumentOf is what the containers of a pod are given for a flag; empty: nothing.
+func argumentOf(pod corev1.PodSpec, name string) (value string) {
 	for _, c := range pod.Containers {
 		for _, a := range slices.Concat(c.Command, c.Args) {
 			if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
-				_, _ = fmt.Sscanf(v, "%d", &n)
+				value = v
 			}
 		}
 	}
-	return n
+	return value
 }
 
 // bypassSuffix ends the name of the table by which Liqo keeps addresses of pods from being hidden.
 const bypassSuffix = "-masquerade-bypass"
 
-// fullMasquerade tells whether Liqo hides the addresses of pods: then its tables keep none of the pods' own prefixes.
+// fullMasquerade tells whether Liqo hides the addresses of pods. Its controller manager is told so; where it is not, its tables
+// keep none of the pods' own prefixes.
 func (f takeoverFacts) fullMasquerade() bool {
+	if manager := f.program(managerSuffix); manager != nil {
+		if said := argumentOf(manager.Spec.Template.Spec, "fabric-full-masquerade-enabled"); said != "" {
+			return said == "true"
+		}
+	}
 	own := map[string]bool{}
 	for _, n := range f.networks {
 		if n.Namespace == f.namespace && n.Labels[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypePodCIDR {

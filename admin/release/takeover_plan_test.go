@@ -96,6 +96,15 @@ func TestTakeoverPlan(t *testing.T) {
 	if at(p.values, "networking.fabric.config.fullMasquerade") != true {
 		t.Errorf("Liqo hides the addresses of pods: %v", p.values)
 	}
+	// Where there is no peering yet, only the arguments tell.
+	manager := &f.programs[2].Spec.Template.Spec.Containers[0]
+	for said, want := range map[string]any{"true": true, "false": nil} {
+		manager.Args = []string{"--fabric-full-masquerade-enabled=" + said}
+		f.firewalls = nil
+		if p, err = f.plan(false); err != nil || at(p.values, "networking.fabric.config.fullMasquerade") != want {
+			t.Errorf("Liqo's controller manager is told %s: %v, %v", said, p.values, err)
+		}
+	}
 }
 
 // TestTakeoverRefused: all that is in the way is told, and nothing else.
