@@ -201,6 +201,13 @@ func (k *fakeKernel) tamper(e hostnet.Event, f func()) {
 	tell(e)
 }
 
+// allow has what was refused for a link be done from now on, which the kernel does not tell.
+func (k *fakeKernel) allow(link string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.refuse, link)
+}
+
 // took returns what was done since the last call.
 func (k *fakeKernel) took() []string {
 	k.mu.Lock()

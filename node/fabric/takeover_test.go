@@ -82,7 +82,7 @@ func TestTakesLinksFirst(t *testing.T) {
 		if s := x.State(); len(s.Failures) != 1 || s.Failures[0] != "take over links of Liqo's node agent: operation not permitted" || s.Generation != 0 {
 			t.Errorf("%q, generation %d", s.Failures, s.Generation)
 		}
-		delete(x.kernel.refuse, "")
+		x.kernel.allow("")
 		x.expect("allowed", maxRetry, take, addMilan, addRome, translate, removeLiqo)
 	})
 }
@@ -108,7 +108,7 @@ func TestTakesOverWhenInForce(t *testing.T) {
 		{"no objects", func(x *running) { x.feed.waiting = manifests.Waiting{{Reason: "reading"}} },
 			func(x *running) { x.feed.edit(func(*world) { x.feed.waiting = nil }) }, ""},
 		{"a link cannot be made", func(x *running) { x.kernel.refuse["liqo.rome"] = errors.New("busy") },
-			func(x *running) { delete(x.kernel.refuse, "liqo.rome") }, "not everything is put in force"},
+			func(x *running) { x.kernel.allow("liqo.rome") }, "not everything is put in force"},
 		{"an object cannot be used", func(x *running) { x.feed.world.fabrics[1].Spec.MTU = 1 },
 			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.MTU = 1340 }) }, "objects are ignored"},
 		{"an object is not complete", func(x *running) { x.feed.world.fabrics[1].Spec.GatewayIP = "" },
@@ -191,9 +191,7 @@ func TestLiqoCannotBeRemoved(t *testing.T) {
 		if n := strings.Count(x.out.String(), "cannot be removed"); n < 10 || n > 20 {
 			t.Errorf("%d attempts within an hour", n)
 		}
-		x.kernel.mu.Lock()
-		delete(x.kernel.refuse, "liqo's")
-		x.kernel.mu.Unlock()
+		x.kernel.allow("liqo's")
 		x.pass(maxLiqoPause + liqoInterval)
 		x.liqoIs("allowed", "", false)
 	})
