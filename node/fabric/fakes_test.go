@@ -208,6 +208,13 @@ func (k *fakeKernel) allow(link string) {
 	delete(k.refuse, link)
 }
 
+// looked returns what was looked for as left of Liqo's agent.
+func (k *fakeKernel) looked() []hostnet.Predecessor {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.lookedLeft)
+}
+
 // took returns what was done since the last call.
 func (k *fakeKernel) took() []string {
 	k.mu.Lock()

@@ -55,7 +55,7 @@ func TestTakesOver(t *testing.T) {
 			{Name: "milan", Prefixes: []netip.Prefix{prefix("10.80.0.1/32"), prefix("10.90.0.0/16"), prefix("10.91.0.0/16")}},
 			{Name: "rome", Prefixes: []netip.Prefix{prefix("10.80.0.2/32"), prefix("10.92.0.0/16")}},
 		}}
-		if got := x.kernel.lookedLeft[0]; !reflect.DeepEqual(got, want) {
+		if got := x.kernel.looked()[0]; !reflect.DeepEqual(got, want) {
 			t.Errorf("looked for %+v, want %+v", got, want)
 		}
 		x.expect("nothing more", time.Hour)
@@ -91,8 +91,8 @@ func TestLeavesLiqoAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		x := start(t, func(x *running) { x.kernel.makeLiqo() }, Options{})
 		x.expect("not asked for", time.Hour, addMilan, addRome, translate)
-		if x.State().Liqo != nil || len(x.kernel.lookedLeft) > 0 {
-			t.Errorf("%+v, looked %d times", x.State().Liqo, len(x.kernel.lookedLeft))
+		if x.State().Liqo != nil || len(x.kernel.looked()) > 0 {
+			t.Errorf("%+v, looked %d times", x.State().Liqo, len(x.kernel.looked()))
 		}
 	})
 }
