@@ -37,7 +37,7 @@ var columns = map[string]struct{ base, headers, row string }{
 
 // shown are the statuses of the objects, and specs as the documents have them.
 var shown = map[string]values{
-	"Configuration": {"spec.remote.cidr.pod": `"10.243.0.0/16"`, "status.remote.cidr": `{"pod": "10.71.0.0/16", "external": "10.72.0.0/16"}`},
+	"Configuration": {"spec.remote.cidr.pod": `"10.243.0.0/16"`, "status.remote.cidr": `{"pod": ["10.71.0.0/16"], "external": ["10.72.0.0/16"]}`},
 	"GatewayServer": {"status.endpoint": `{"addresses": ["172.19.0.8"], "port": 32009, "protocol": "UDP"}`},
 	"Connection":    {"status": `{"value": "Connected", "latency": {"value": "12ms", "timestamp": "2026-01-02T03:04:05Z"}}`},
 	"InternalNode":  {"status.nodeIP": `{"local": "10.243.2.1", "remote": "172.18.0.3"}`},

@@ -159,10 +159,10 @@ func TestCRDNames(t *testing.T) {
 	want := map[string]names{
 		"Configuration": {"Namespaced", "configurations", []string{"conf"}, true, []string{
 			"Desired Pod CIDR string .spec.remote.cidr.pod",
-			"Remapped Pod CIDR string .status.remote.cidr.pod",
+			"Remapped Pod CIDR string .status.remote.cidr.pod[*]",
 			age,
 			"Desired External CIDR string .spec.remote.cidr.external wide",
-			"Remapped External CIDR string .status.remote.cidr.external wide",
+			"Remapped External CIDR string .status.remote.cidr.external[*] wide",
 			`ClusterID string .metadata.labels.liqo\.io/remote-cluster-id wide`,
 		}, nil},
 		"GatewayServer":           {"Namespaced", "gatewayservers", []string{"gws", "gwserver"}, true, gateway("server", "status"), nil},
