@@ -31,7 +31,7 @@ import (
 const LiqoNamespace = "liqo"
 
 // startTimeout is how long a control plane, or what is new in it, may take.
-const startTimeout = 60 * time.Second
+const startTimeout = 5 * time.Minute
 
 // Cluster is one control plane without nodes.
 type Cluster struct {

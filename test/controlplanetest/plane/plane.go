@@ -37,8 +37,10 @@ import (
 )
 
 const (
-	adminToken   = "admin-of-this-test"
-	startTimeout = 60 * time.Second
+	adminToken = "admin-of-this-test"
+	// startTimeout is for a machine that is busy with real nodes too. A program that has ended is told of at once.
+	startTimeout = 5 * time.Minute
+	readyTimeout = 10 * time.Second // of one request
 )
 
 // Access is how to reach a control plane.
@@ -216,7 +218,7 @@ func (p *Plane) StartAPIServer() (err error) {
 	if err != nil {
 		return err
 	}
-	h := http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	h := http.Client{Timeout: readyTimeout, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer h.CloseIdleConnections()
 	deadline := time.Now().Add(startTimeout)
 	for time.Now().Before(deadline) {

@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 )
 
 // Pool lends control planes. It starts one when none is free, so there are as many as
 // were in use at once.
 type Pool struct {
-	dir string
+	dir      string
+	starting chan struct{} // one element for each that is being started
 
 	mu        sync.Mutex
 	changed   *sync.Cond // idle or resetting
@@ -24,7 +26,7 @@ type Pool struct {
 
 // NewPool makes a pool with its files in dir.
 func NewPool(dir string) *Pool {
-	p := &Pool{dir: dir}
+	p := &Pool{dir: dir, starting: make(chan struct{}, runtime.NumCPU())} // more would only be ready later
 	p.open, p.close = context.WithCancel(context.Background())
 	p.changed = sync.NewCond(&p.mu)
 	return p
@@ -67,6 +69,8 @@ func (p *Pool) take(b Baseline) *Plane {
 
 // start starts one more.
 func (p *Pool) start() (*Plane, error) {
+	p.starting <- struct{}{}
+	defer func() { <-p.starting }()
 	dir, err := os.MkdirTemp(p.dir, "")
 	if err != nil {
 		return nil, err
