@@ -15,8 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
-	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
-	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // plain is an error without the name of its cluster, which a Finding has anyway, and without the user's, which the check
@@ -95,7 +94,7 @@ func customResources(c *cluster) []Finding {
 	wanted, whose := c.wantedCRDs, ""
 	if c.Installation.Adopted() {
 		whose = " of the network (the others are Liqo's)"
-		wanted = slices.DeleteFunc(slices.Clone(wanted), func(d apiextensionsv1.CustomResourceDefinition) bool { return !ofNetwork(d.Spec.Group) })
+		wanted = slices.DeleteFunc(slices.Clone(wanted), func(d apiextensionsv1.CustomResourceDefinition) bool { return !kinds.OfNetwork(d.Spec.Group) })
 	}
 	for i := range wanted {
 		want := &wanted[i]
@@ -116,11 +115,6 @@ func customResources(c *cluster) []Finding {
 		out = append(out, pass("all %d%s are there, and of this version", len(wanted), whose))
 	}
 	return out
-}
-
-// ofNetwork tells whether a group is of the network, which ours have taken over where Liqo runs, too.
-func ofNetwork(group string) bool {
-	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
 }
 
 // compareCRD judges one CRD by what this version wants of it.
@@ -153,9 +147,9 @@ func lacking(want, have *apiextensionsv1.CustomResourceValidation) (out []string
 	}
 	known := make(map[string]bool)
 	if have != nil {
-		fields(have.OpenAPIV3Schema, "", func(path string) { known[path] = true })
+		kinds.Fields(have.OpenAPIV3Schema, "", func(path, _ string) { known[path] = true })
 	}
-	fields(want.OpenAPIV3Schema, "", func(path string) {
+	kinds.Fields(want.OpenAPIV3Schema, "", func(path, _ string) {
 		parent, _, _ := cutLast(path, ".")
 		// A field of something that is missing itself is not worth telling.
 		if !known[path] && (parent == "" || known[parent]) {
@@ -171,25 +165,6 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s[:i], s[i+len(sep):], true
 	}
 	return "", s, false
-}
-
-// fields calls f with the path of every field of a schema.
-func fields(s *apiextensionsv1.JSONSchemaProps, at string, f func(path string)) {
-	if s == nil {
-		return
-	}
-	for name := range s.Properties {
-		p := s.Properties[name]
-		path := strings.TrimPrefix(at+"."+name, ".")
-		f(path)
-		fields(&p, path, f)
-	}
-	if s.Items != nil {
-		fields(s.Items.Schema, at, f)
-	}
-	if s.AdditionalProperties != nil {
-		fields(s.AdditionalProperties.Schema, at, f)
-	}
 }
 
 // shorten lists the first few of many.

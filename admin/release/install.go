@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // Plan is what an installation would do. To make it changes nothing.
@@ -73,7 +74,7 @@ func prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 		refused, facts.Installed.Liqo, o.Values = t.refused, nil, merge(t.values, o.Values)
 		p.crds = slices.DeleteFunc(p.crds, func(u *unstructured.Unstructured) bool {
 			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-			return !ofNetwork(group) // of the others Liqo's controllers have objects
+			return !kinds.OfNetwork(group) // of the others Liqo's controllers have objects
 		})
 		if last != nil && !adopted {
 			refused = errors.Join(refused, errors.New("an installation of Sluice on its own is here, beside Liqo: uninstall one of the two first"))

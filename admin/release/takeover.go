@@ -23,6 +23,7 @@ import (
 
 // When all gateways of a cluster of Liqo are Sluice's, the rest of its network can follow: controllers, addresses and node
 // agents. Liqo's release stays as it is, and so does its authentication and its offloading.
+	"github.com/sluice-net/sluice/controlplane/kinds"
 
 // TakeOver is what makes Sluice run the network of a cluster in which Liqo runs it. To prepare it changes nothing.
 type TakeOver struct {
@@ -112,7 +113,7 @@ func (g *takeoverGatherer) read(ctx context.Context, chart *Chart, values Values
 	f.agents, f.networks, f.ips, f.fabrics = agents.Items, networks.Items, ips.Items, fabrics.Items
 	f.firewalls, f.routes, f.live = firewalls.Items, routes.Items, map[string]apiextensionsv1.CustomResourceDefinition{}
 	for _, d := range crds.Items {
-		if ofNetwork(d.Spec.Group) {
+		if kinds.OfNetwork(d.Spec.Group) {
 			f.live[d.Name] = d
 		}
 	}
@@ -251,12 +252,12 @@ func orKeep(verb string) string {
 
 // handed are the objects of the kinds of the network, which change hands.
 func (r *Removal) handed(ctx context.Context, to string) (steps []AdoptionStep, err error) {
-	kinds, err := r.ourKinds(ctx)
+	all, err := r.ourKinds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range kinds {
-		if !ofNetwork(k.Group) {
+	for _, k := range all {
+		if !kinds.OfNetwork(k.Group) {
 			continue
 		}
 		list, err := r.listKind(ctx, k)

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
-	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
+	"github.com/sluice-net/sluice/controlplane/kinds"
 
 // keptCRDs is the ConfigMap in which Liqo's CRDs are kept while ours are in their place.
 const keptCRDs = "sluice-liqo-crds"
@@ -27,12 +27,7 @@ const keptCRDs = "sluice-liqo-crds"
 // crdSuffix ends its keys.
 const crdSuffix = ".json.gz"
 
-// ofNetwork tells whether a CRD is one whose objects change hands.
-func ofNetwork(group string) bool {
-	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
-}
-
-// isApplied tells whether a CRD is ours.
+// isApplied tells whether a CRD is ours: liqoctl has applied it, and nobody has put another in its place.
 func isApplied(d *apiextensionsv1.CustomResourceDefinition) bool {
 	_, applied := d.Annotations[AnnotationVersion]
 	return applied
@@ -52,7 +47,7 @@ func readKept(ctx context.Context, c *access.Cluster) (map[string]apiextensionsv
 	kept := map[string]apiextensionsv1.CustomResourceDefinition{}
 	for key, packed := range m.BinaryData {
 		d, err := unpackCRD(packed)
-		if err == nil && (key != d.Name+crdSuffix || !ofNetwork(d.Spec.Group)) {
+		if err == nil && (key != d.Name+crdSuffix || !kinds.OfNetwork(d.Spec.Group)) {
 			err = fmt.Errorf("it holds %q", d.Name)
 		}
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // handedOverKey is the key in the nodeSelector of Liqo's node agent for which there are no nodes.
@@ -125,7 +126,7 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.wanted)) {
-		if _, there := f.live[name]; !there && ofNetwork(f.wanted[name].Spec.Group) {
+		if _, there := f.live[name]; !there && kinds.OfNetwork(f.wanted[name].Spec.Group) {
 			p.added = append(p.added, name)
 		}
 	}

@@ -5,6 +5,7 @@ package kinds
 
 import (
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -41,6 +42,30 @@ func Scheme() *runtime.Scheme {
 		}
 	}
 	return s
+}
+
+// OfNetwork tells whether a group is of the network, and so changes hands with it, rather than of authentication or offloading.
+func OfNetwork(group string) bool {
+	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
+}
+
+// Fields calls f with the path and the type of every field of a schema.
+func Fields(s *apiextensionsv1.JSONSchemaProps, at string, f func(path, typ string)) {
+	if s == nil {
+		return
+	}
+	for name := range s.Properties {
+		p := s.Properties[name]
+		path := strings.TrimPrefix(at+"."+name, ".")
+		f(path, p.Type)
+		Fields(&p, path, f)
+	}
+	if s.Items != nil {
+		Fields(s.Items.Schema, at, f)
+	}
+	if s.AdditionalProperties != nil {
+		Fields(s.AdditionalProperties.Schema, at, f)
+	}
 }
 
 // Cache limits the kinds that others use too. Of those that the controllers

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -119,8 +118,4 @@ func (r *reconciler) template(ctx context.Context, gvk schema.GroupVersionKind, 
 		return nil, nil, err
 	}
 	return u, nil, nil
-}
-
-func ofThisProject(group string) bool {
-	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
 }
