@@ -36,7 +36,7 @@ type Adoption struct {
 }
 
 // AdoptionStep is what happens to one object: "create", "update", "switch", "delete"; by Liqo's controllers "replace";
-// "keep" where it stays.
+// "keep" where it stays. A takeover may "try" an image, and "hand" an object to other controllers.
 type AdoptionStep struct{ Verb, Object, Detail string }
 
 // Idle tells whether there is nothing to do.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -226,70 +225,15 @@ func (a *Adoption) podOf(ctx context.Context, h *handover, template string) (mis
 	return "", nil
 }
 
-// trialName begins the names of pods that try an image, and is their label.
-const trialName = "sluice-trial"
-
-// try runs our program once where a gateway would run, before anything is changed: a node may have to pull the image first,
-// and a wrong one must cost no traffic.
-func (a *Adoption) try(ctx context.Context, h *handover, tell progress.Func) (err error) {
+// try runs our program once where a gateway would run, before anything is changed.
+func (a *Adoption) try(ctx context.Context, h *handover, tell progress.Func) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	pod, err := trialPod(h)
 	if err != nil {
 		return err
 	}
-	if err := a.removeTrial(ctx, pod); err != nil { // that of a run which was interrupted
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		err = errors.Join(err, a.removeTrial(ctx, pod))
-	}()
-	var made *corev1.Pod
-	image := pod.Spec.Containers[0].Image
-	w := waiter{cluster: a.cluster, tell: onlyNews(tell), advice: "name the right one with --set tag=TAG."}
-	return w.until(ctx, "a node to run "+image, image+" runs", pod.Namespace, trialName, func(ctx context.Context) (string, error) {
-		if made == nil {
-			p := pod.DeepCopy()
-			switch err := a.cluster.Client.Create(ctx, p, fieldOwner); {
-			case apierrors.IsAlreadyExists(err): // whatever came of it proves nothing
-				return "there is a former " + describe(pod) + " still", a.removeTrial(ctx, pod)
-			case err != nil:
-				return "", err
-			}
-			made = p
-		}
-		var p corev1.Pod
-		if err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(pod), &p); err != nil {
-			return "", err
-		}
-		switch {
-		case p.UID != made.UID:
-			return "", fmt.Errorf("somebody has replaced %s", describe(pod))
-		case succeeded(p):
-			return "", nil
-		case p.Status.Phase == corev1.PodFailed:
-			return "", fmt.Errorf("image %s is none of the gateway: its program does not tell its version%s", image, firstTrouble(ctx, a.cluster, p.Namespace, trialName))
-		}
-		return "pod " + p.Name + " is " + string(p.Status.Phase) + firstTrouble(ctx, a.cluster, p.Namespace, trialName), nil
-	})
-}
-
-// removeTrial deletes the pod of a trial, and no other of its name.
-func (a *Adoption) removeTrial(ctx context.Context, pod *corev1.Pod) error {
-	var p corev1.Pod
-	err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(pod), &p)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-	case p.Labels[labelAdoption] != networkingv1beta1.LabelTrue:
-		return a.cluster.Errorf("%s exists, and was not made by this command: rename or delete it", describe(pod))
-	default:
-		err = client.IgnoreNotFound(a.cluster.Client.Delete(ctx, &p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID}))
-	}
-	return a.cluster.Explain("delete "+describe(pod), err)
+	return try(ctx, a.cluster, tell, pod)
 }
 
 // trialPod is a pod of a gateway whose program only tells its version. Nothing finds it by its labels.
@@ -303,13 +247,9 @@ func trialPod(h *handover) (*corev1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := spec.Containers[0]
-		c.Args, c.Command, c.Ports, c.Env, c.VolumeMounts, c.ReadinessProbe, c.LivenessProbe = []string{"--version"}, nil, nil, nil, nil, nil, nil
-		spec.Containers, spec.Volumes, spec.RestartPolicy = []corev1.Container{c}, nil, corev1.RestartPolicyNever
-		spec.ServiceAccountName, spec.DeprecatedServiceAccount, spec.AutomountServiceAccountToken = "", "", new(false)
-		meta := adoptionMeta(trialName + "-" + h.name.Name)
-		meta.Namespace, meta.Labels["app.kubernetes.io/name"] = h.name.Namespace, trialName
-		pod := &corev1.Pod{ObjectMeta: meta, Spec: spec}
+		tellVersion(&spec)
+		spec.RestartPolicy = corev1.RestartPolicyNever
+		pod := &corev1.Pod{ObjectMeta: trialMeta(h.name.Namespace, h.name.Name), Spec: spec}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 		return pod, nil
 	}

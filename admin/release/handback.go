@@ -90,10 +90,14 @@ func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o Uni
 	return h, h.list(ctx, policies)
 }
 
-// policies are those of the takeover that are there.
+// policies are those of the takeover that are there, and what has tried its images if that was interrupted.
 func (h *HandBack) policies(ctx context.Context) (there []client.Object, err error) {
-	for _, kind := range []schema.GroupVersionKind{bindingKind, policyKind} { // what is bound goes last
-		o := single(kind.GroupVersion().String(), kind.Kind, "", policyName)
+	for _, o := range []client.Object{
+		single(bindingKind.GroupVersion().String(), bindingKind.Kind, "", policyName), // what is bound goes last
+		single(policyKind.GroupVersion().String(), policyKind.Kind, "", policyName),
+		single("apps/v1", "DaemonSet", h.fabricNamespace(), trialName+"-fabric"),
+		single("v1", "Pod", h.cluster.LiqoNamespace, trialName+"-controller"),
+	} {
 		switch is, err := h.exists(ctx, o); {
 		case err != nil:
 			return nil, err

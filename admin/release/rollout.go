@@ -209,7 +209,7 @@ func firstTrouble(ctx context.Context, c *access.Cluster, namespace, program str
 
 func podsOf(ctx context.Context, c *access.Cluster, namespace, program string) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": program})
+	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{labelName: program})
 	return list.Items, err
 }
 

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -31,6 +35,9 @@ type TakeOver struct {
 	// Steps are what would be done to which object.
 	Steps []AdoptionStep
 	takeoverPlan
+	// tried are what tries the images in the namespaces of the programs, of which that of the agents may be missing.
+	tried  []client.Object
+	fabric *unstructured.Unstructured
 }
 
 // PrepareTakeOver looks at the cluster. The error tells all that is in the way.
@@ -50,6 +57,11 @@ func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVe
 		return nil, err
 	}
 	t.Warnings = append(t.warnings, t.Warnings...)
+	if !handedOver(t.agent) { // else nothing can be lost any more
+		if t.tried, t.fabric, err = t.trials(); err != nil {
+			return nil, err
+		}
+	}
 	return t, t.list(ctx)
 }
 
@@ -66,6 +78,7 @@ func takeoverRights(namespace string) []access.Permission {
 		ps = append(ps, access.Permission{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
 	}
 	add("patch", "apps", "daemonsets", namespace)
+	add("create", "", "pods", namespace)
 	add("delete", "", "pods", namespace)
 	add("delete", "", "pods", namespace+fabricSuffix)
 	add("impersonate", "", "serviceaccounts", namespace)
@@ -183,6 +196,9 @@ func (p *Plan) othersOwn(ctx context.Context) error {
 // list fills in Steps.
 func (t *TakeOver) list(ctx context.Context) error {
 	step := func(verb, object, detail string) { t.Steps = append(t.Steps, AdoptionStep{verb, object, detail}) }
+	for _, o := range t.tried {
+		step("try", describe(o), "runs "+imageOf(o)+" once, and goes again")
+	}
 	for _, o := range networkPolicies(t.cluster.LiqoNamespace, t.accounts) {
 		verb, err := (&Adoption{cluster: t.cluster}).wouldApply(ctx, o)
 		if err != nil {
@@ -283,11 +299,12 @@ func (t *TakeOver) Idle() bool {
 	return t.unchanged && !slices.ContainsFunc(t.Steps, func(s AdoptionStep) bool { return s.Verb != "keep" && s.Verb != "hand" })
 }
 
-// Run takes the network over. Liqo's controllers write nothing of it from the first step on; its agents end before ours
-// come, which find on the nodes what is in use, so the traffic goes on meanwhile. Run may be repeated, also after it was
-// interrupted at any step.
+// Run takes the network over. Before anything changes, our programs have run where they will. Liqo's controllers write nothing
+// of the network from then on; its agents end before ours come, which find on the nodes what is in use, so the traffic goes on
+// meanwhile. Run may be repeated, also after it was interrupted at any step.
 func (t *TakeOver) Run(ctx context.Context, tell progress.Func) (r Result, err error) {
 	err = inSteps(ctx, t.cluster, slices.Concat([]applyStep{
+		{"trying the images", func() error { return t.try(ctx, tell) }},
 		{"keeping Liqo's controllers from the network", func() error { return t.restrain(ctx, tell) }},
 		{"keeping Liqo's CRDs", func() error { return keep(ctx, t.cluster, t.originals) }},
 		{"ending Liqo's node agents", func() error { return endAgent(ctx, t.cluster, t.agent, tell) }},
@@ -297,6 +314,32 @@ func (t *TakeOver) Run(ctx context.Context, tell progress.Func) (r Result, err e
 
 // restrain puts the policy in force.
 func (t *TakeOver) restrain(ctx context.Context, tell progress.Func) error {
+// try has our programs run once where they will. If they do not, nothing is changed.
+func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
+	if len(t.tried) == 0 {
+		return nil
+	}
+	created := false
+	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		ns := t.fabric.DeepCopy()
+		err := t.cluster.Client.Create(ctx, ns, fieldOwner)
+		if created = err == nil; created || !apierrors.IsAlreadyExists(err) {
+			return created, err
+		}
+		err = t.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
+		return err == nil && ns.GetDeletionTimestamp() == nil, client.IgnoreNotFound(err) // it may go yet from the last attempt
+	})
+	if err != nil {
+		return t.cluster.Explain("create "+describe(t.fabric), err)
+	}
+	if err = try(ctx, t.cluster, tell, t.tried...); err == nil || !created {
+		return err
+	}
+	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, client.IgnoreNotFound(t.cluster.Client.Delete(removing, t.fabric.DeepCopy())))
+}
+
 	for _, o := range networkPolicies(t.cluster.LiqoNamespace, t.accounts) {
 		u, err := asUnstructured(o)
 		if err != nil {

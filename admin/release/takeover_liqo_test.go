@@ -281,3 +281,4 @@ func (s *takeoverSite) agents(what string, n int) {
 		return nil
 	})
 }
+		"sluice.local/wrong:unknown":                      {Program: "/bin/false"},

@@ -170,7 +170,8 @@ func TestTakeOver(t *testing.T) {
 	s.Read(t, "", "configurations.networking.liqo.io", &original)
 
 	t.Run("a dry run", func(t *testing.T) { testDryTakeOver(t, s) })
-	s.same("the dry run changed something", before)
+	t.Run("images", func(t *testing.T) { testImages(t, s) })
+	s.same("the dry run, or a trial, changed something", before)
 	forth := []string{"Liqo's controllers write nothing of the network any more", "Liqo's node agents have ended", "CRDs correctly applied", "Release sluice correctly installed",
 		"Controller is ready", "Node agents are ready"}
 	back := []string{"Removed Deployment liqo/liqo-controller", "Deployment liqo-ipam runs again", "Deployment liqo-controller-manager starts again",
@@ -246,6 +247,8 @@ func testDryTakeOver(t *testing.T, s *takeoverSite) {
 	} {
 		if !slices.Contains(o.Steps, want) {
 			t.Errorf("no step %+v among %+v", want, o.Steps)
+		{Verb: "try", Object: "DaemonSet liqo-fabric/sluice-trial-fabric", Detail: "runs sluice.local/fabric:unknown once, and goes again"},
+		{Verb: "try", Object: "Pod liqo/sluice-trial-controller", Detail: "runs sluice.local/controller:unknown once, and goes again"},
 		}
 	}
 	for path, want := range map[string]string{"adoption": "map[enabled:true liqoTables:[milan-masquerade-bypass]]", "ipam": "[10.0.0.0/8 192.168.0.0/16]"} {

@@ -1,0 +1,217 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+)
+
+// Before Liqo's programs give way to ours, ours run once where they will, and only tell their version: a node may have to pull
+// the image first, and a wrong one must cost no traffic.
+
+// trialName begins the names of what tries an image, and is its label.
+const trialName = "sluice-trial"
+
+// labelName is the label by which the pods of a program are found.
+const labelName = "app.kubernetes.io/name"
+
+func trialMeta(namespace, of string) metav1.ObjectMeta {
+	meta := adoptionMeta(trialName + "-" + of)
+	meta.Namespace, meta.Labels[labelName] = namespace, trialName
+	return meta
+}
+
+// tellVersion makes a pod one whose program only tells its version, with no rights and no part in anything.
+func tellVersion(spec *corev1.PodSpec) {
+	c := spec.Containers[0]
+	c.Args, c.Command, c.Ports, c.Env, c.VolumeMounts, c.ReadinessProbe, c.LivenessProbe = []string{"--version"}, nil, nil, nil, nil, nil, nil
+	spec.Containers, spec.Volumes = []corev1.Container{c}, nil
+	spec.ServiceAccountName, spec.DeprecatedServiceAccount, spec.AutomountServiceAccountToken = "", "", new(false)
+}
+
+// trials are what tries the images of an installation, where and as its programs will run, but asking for no room, which they
+// may get only when Liqo's have ended: the controller once, the node agents on each node. The namespace is that of the agents.
+func (p *Plan) trials() (trials []client.Object, namespace *unstructured.Unstructured, err error) {
+	objects, err := decode(p.manifests)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, u := range objects {
+		agents := u.GetKind() == "DaemonSet" && u.GetName() == fabricName
+		if u.GetKind() == "Namespace" && u.GetName() == p.cluster.LiqoNamespace+fabricSuffix {
+			own(u, p.cluster.LiqoNamespace)
+			namespace = u
+		}
+		if !agents && (u.GetKind() != "Deployment" || u.GetName() != controllerName) {
+			continue
+		}
+		source, err := table(u.Object, []string{"spec", "template", "spec"})
+		if err != nil {
+			return nil, nil, err
+		}
+		var spec corev1.PodSpec
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(source, &spec); err != nil {
+			return nil, nil, err
+		}
+		tellVersion(&spec)
+		spec.Containers[0].Resources, spec.PriorityClassName = corev1.ResourceRequirements{}, ""
+		if !agents {
+			spec.RestartPolicy = corev1.RestartPolicyNever
+			pod := &corev1.Pod{ObjectMeta: trialMeta(u.GetNamespace(), "controller"), Spec: spec}
+			pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+			trials = append(trials, pod)
+			continue
+		}
+		d := &appsv1.DaemonSet{ObjectMeta: trialMeta(u.GetNamespace(), "fabric")}
+		d.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{labelName: trialName}}
+		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.Labels}, Spec: spec}
+		trials = append(trials, d)
+	}
+	if len(trials) != 2 || namespace == nil {
+		return nil, nil, fmt.Errorf("the chart has %d of the two programs that are tried", len(trials))
+	}
+	return trials, namespace, nil
+}
+
+// imageOf is the image that is tried.
+func imageOf(trial client.Object) string {
+	if d, ok := trial.(*appsv1.DaemonSet); ok {
+		return d.Spec.Template.Spec.Containers[0].Image
+	}
+	return trial.(*corev1.Pod).Spec.Containers[0].Image
+}
+
+// try runs trials, which are Pods or DaemonSets, one after the other, and removes them.
+func try(ctx context.Context, c *access.Cluster, tell progress.Func, trials ...client.Object) (err error) {
+	for _, o := range trials {
+		if err := removeTrial(ctx, c, o); err != nil { // that of a run which was interrupted
+			return err
+		}
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		for _, o := range trials {
+			err = errors.Join(err, removeTrial(ctx, c, o))
+		}
+	}()
+	for _, o := range trials {
+		image, nodes := imageOf(o), "a node"
+		if _, all := o.(*appsv1.DaemonSet); all {
+			nodes = "all nodes"
+		}
+		w := waiter{cluster: c, tell: onlyNews(tell), advice: "name the right one with --set tag=TAG."}
+		var made types.UID
+		err := w.until(ctx, nodes+" to run "+image, image+" runs", o.GetNamespace(), trialName, func(ctx context.Context) (string, error) {
+			if made != "" {
+				return trialLacks(ctx, c, o, made)
+			}
+			p := o.DeepCopyObject().(client.Object)
+			switch err := c.Client.Create(ctx, p, fieldOwner); {
+			case apierrors.IsAlreadyExists(err): // whatever came of it proves nothing
+				return "there is a former " + describe(o) + " still", removeTrial(ctx, c, o)
+			case err != nil:
+				return "", err
+			}
+			made = p.GetUID()
+			return trialLacks(ctx, c, o, made)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trialLacks tells where the program of a trial has not run yet. Nodes that are not ready are not waited for.
+func trialLacks(ctx context.Context, c *access.Cluster, trial client.Object, made types.UID) (missing string, err error) {
+	now, err := readAgain(ctx, c, trial)
+	if err != nil {
+		return "", err
+	}
+	if now.GetUID() != made {
+		return "", fmt.Errorf("somebody has replaced %s", describe(trial))
+	}
+	var pods []corev1.Pod
+	var away []string
+	want := 1
+	switch o := now.(type) {
+	case *corev1.Pod:
+		pods = append(pods, *o)
+	case *appsv1.DaemonSet:
+		if o.Status.ObservedGeneration < o.Generation {
+			return "it has not started", nil
+		}
+		want = int(o.Status.DesiredNumberScheduled)
+		if pods, err = podsOf(ctx, c, o.Namespace, trialName); err == nil {
+			pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, o) })
+			away, err = nodesAway(ctx, c)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	waiting := max(0, want-len(pods))
+	for _, p := range pods {
+		switch {
+		case slices.Contains(away, p.Spec.NodeName), succeeded(p):
+		case failed(p):
+			return "", fmt.Errorf("image %s is none of Sluice's: its program does not tell its version%s", imageOf(trial), firstTrouble(ctx, c, p.Namespace, trialName))
+		default:
+			waiting++
+		}
+	}
+	if waiting == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%d of %d pods have not run%s", waiting, want, firstTrouble(ctx, c, trial.GetNamespace(), trialName)), nil
+}
+
+// readAgain is a trial as the API server has it.
+func readAgain(ctx context.Context, c *access.Cluster, trial client.Object) (client.Object, error) {
+	empty, err := c.Client.Scheme().New(trial.GetObjectKind().GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	o := empty.(client.Object)
+	return o, c.Client.Get(ctx, client.ObjectKeyFromObject(trial), o)
+}
+
+// failed tells whether a program has ended, and not well.
+func failed(p corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
+	})
+}
+
+// removeTrial deletes what tries an image, and nothing else of its name.
+func removeTrial(ctx context.Context, c *access.Cluster, trial client.Object) error {
+	o, err := readAgain(ctx, c, trial)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+	case o.GetLabels()[labelAdoption] != networkingv1beta1.LabelTrue:
+		return c.Errorf("%s exists, and was not made by this command: rename or delete it", describe(trial))
+	default:
+		err = client.IgnoreNotFound(c.Client.Delete(ctx, o, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground),
+			client.Preconditions{UID: new(o.GetUID())}))
+	}
+	return c.Explain("delete "+describe(trial), err)
+}
