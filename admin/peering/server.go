@@ -241,7 +241,7 @@ func (e *end) readGateway(ctx context.Context) (*gateway, error) {
 var complaints = map[networkingv1beta1.ConditionReason]bool{
 	networkingv1beta1.ReasonRemoteClusterIDMissing: true, networkingv1beta1.ReasonTemplateNotFound: true,
 	networkingv1beta1.ReasonTemplateKindUnknown: true, networkingv1beta1.ReasonTemplateForbidden: true,
-	networkingv1beta1.ReasonTemplateInvalid: true, networkingv1beta1.ReasonObjectRefused: true,
+	networkingv1beta1.ReasonTemplateInvalid: true, networkingv1beta1.ReasonTemplateOfLiqo: true, networkingv1beta1.ReasonObjectRefused: true,
 	networkingv1beta1.ReasonSecretNotFound: true, networkingv1beta1.ReasonSecretInvalid: true,
 	networkingv1beta1.ReasonSecretAmbiguous: true, networkingv1beta1.ReasonPeerKeyInvalid: true,
 	networkingv1beta1.ReasonPeerKeyAmbiguous: true, networkingv1beta1.ReasonDuplicateGateway: true,

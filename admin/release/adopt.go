@@ -49,6 +49,16 @@ func PrepareAdoption(ctx context.Context, c *access.Cluster, chart *Chart, o Ado
 	if err := c.Require(ctx, adoptionRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
+	if o.Back {
+		policies, err := (&HandBack{Removal: &Removal{cluster: c}}).policies(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(policies) > 0 {
+			return nil, c.Errorf("nothing was changed: Sluice runs the network of this cluster, and its controllers cannot run Liqo's gateways: " +
+				"give the network back first, with 'liqoctl uninstall --hand-back'")
+		}
+	}
 	g := adoptGatherer{Cluster: c}
 	err := g.read(ctx, chart, o.Values)
 	if err != nil {

@@ -141,6 +141,19 @@ func (s *takeoverSite) everything() map[string]string {
 }
 
 // TestTakeOver hands the whole network of Liqo over, and back, twice.
+// gone waits until no object has this in its name.
+func (s *takeoverSite) gone(part string) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, part+" is gone", func(context.Context) error {
+		for o := range s.everything() {
+			if strings.Contains(o, part) {
+				return errors.New(o)
+			}
+		}
+		return nil
+	})
+}
+
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := startTakeOver(t)
@@ -196,6 +209,7 @@ func TestTakeOver(t *testing.T) {
 				s.until(s.back, "Waiting until the nodes are clean")
 				s.interrupted(s.forward)
 				if err := s.Get(t.Context(), "liqo-fabric", "liqo-fabric-cleanup", new(appsv1.DaemonSet)); !apierrors.IsNotFound(err) {
+			t.Run("gateways of Liqo's templates", func(t *testing.T) { testLiqosTemplate(t, s) })
 					t.Errorf("the nodes are cleaned up while Sluice's agents work there: %v", err)
 				}
 				s.agents("have ended", 0)
@@ -408,14 +422,8 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 			t.Error(err)
 		}
 	}
-	controlplanetest.Eventually(t, "it is gone", func(context.Context) error {
-		for o := range s.everything() {
-			if strings.Contains(o, "bergen") || strings.HasSuffix(o, "IP liqo/db") {
-				return errors.New(o)
-			}
-		}
-		return nil
-	})
+	s.gone("bergen")
+	s.gone("IP liqo/db")
 	// Somebody puts a CRD of a newer version of Liqo in place.
 	controlplanetest.Edit(t, s.Cluster, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: newerCRD}}, func(d *apiextensionsv1.CustomResourceDefinition) {
 		delete(d.Annotations, release.AnnotationVersion)

@@ -100,7 +100,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Uint16Var(&gw.GenevePort, "geneve-port", 6091, "UDP `port` of the node tunnels, for the NetworkPolicies")
 	fs.BoolVar(&gw.DisruptionBudgets, "disruption-budgets", true, "create a PodDisruptionBudget for each gateway with several replicas; =false removes them")
 	fs.StringVar(&gw.Role, "gateway-role", "liqo-gateway", "`NAME` of the ClusterRole, and of the Role in the Liqo namespace, that gateways get")
-	foreignClusters := fs.Bool("foreign-clusters", true, "report on each peer in a ForeignCluster; =false leaves that to the controllers of Liqo")
+	foreignClusters := fs.Bool("foreign-clusters", true, "report on each peer in a ForeignCluster; =false leaves that to the controllers of Liqo, and makes no gateways of Liqo's templates")
 	authenticate := fs.Bool("authentication", false, "let clusters ask each other for resources: identities, Tenants, ResourceSlices")
 	var auth authentication.Options
 	var apiServerCA string

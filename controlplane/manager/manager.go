@@ -59,7 +59,8 @@ type Options struct {
 	// Services lets clusters use each other's Services, by ServiceExports and ServiceImports; nil: they do not. Its namespace
 	// is that above.
 	Services *services.Options
-	// NoForeignClusters leaves ForeignClusters to Liqo's controllers, which run beside these.
+	// NoForeignClusters leaves ForeignClusters to Liqo's controllers, which run beside these. Gateways of Liqo's templates are
+	// not made then.
 	NoForeignClusters bool
 	// LeaderElection is nil where nothing else runs these controllers.
 	LeaderElection *LeaderElection
@@ -134,7 +135,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		{"network", prefixes.SetupWithManager(mgr, prefixes.Options{LiqoNamespace: o.LiqoNamespace, Pools: o.Pools})},
 		{"ip", addresses.SetupWithManager(mgr, addresses.Options{LiqoNamespace: o.LiqoNamespace})},
 		{"configuration", configuration.SetupWithManager(mgr, configuration.Options{LiqoNamespace: o.LiqoNamespace})},
-		{"gateway", gatewayrender.SetupWithManager(mgr, gatewayrender.Options{LiqoNamespace: o.LiqoNamespace})},
+		{"gateway", gatewayrender.SetupWithManager(mgr, gatewayrender.Options{LiqoNamespace: o.LiqoNamespace, BesideLiqo: o.NoForeignClusters})},
 		{"wggateway", gatewaydeploy.SetupWithManager(mgr, o.Gateways)},
 		{"internalnetwork", internalnetwork.SetupWithManager(mgr, internalnetwork.Options{LiqoNamespace: o.LiqoNamespace})},
 	} {

@@ -58,6 +58,7 @@ const (
 	//   - TemplateKindUnknown
 	//   - TemplateForbidden
 	//   - TemplateInvalid
+	//   - TemplateOfLiqo
 	//   - ObjectRefused
 	ConditionTemplateRendered ConditionType = "TemplateRendered"
 
@@ -75,6 +76,9 @@ const (
 	ReasonTemplateForbidden ConditionReason = "TemplateForbidden"
 	// ReasonTemplateInvalid means that the template cannot be rendered. The message names template, field and error.
 	ReasonTemplateInvalid ConditionReason = "TemplateInvalid"
+	// ReasonTemplateOfLiqo means that the template makes pods of Liqo's gateway in a cluster of Liqo whose network was taken
+	// over. What was made before stays. The message has the command that hands the gateway over.
+	ReasonTemplateOfLiqo ConditionReason = "TemplateOfLiqo"
 	// ReasonObjectRefused means that the API server refused an object that the controller made. The message is its.
 	ReasonObjectRefused ConditionReason = "ObjectRefused"
 

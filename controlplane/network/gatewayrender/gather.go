@@ -48,7 +48,7 @@ func (c objects) Get(ctx context.Context, key client.ObjectKey, into client.Obje
 
 // gather reads the template of a gateway.
 func (r *reconciler) gather(ctx context.Context, g *gateway) (f Facts, err error) {
-	f.Gateway = g
+	f.Gateway, f.BesideLiqo = g, r.besideLiqo
 	ref := g.templateRef(r.liqoNamespace)
 	if ref.Name == "" {
 		f.NoTemplate = &Problem{networkingv1beta1.ReasonTemplateNotFound, g.kind.refField + ".name is empty: name a template"}

@@ -24,6 +24,8 @@ type Facts struct {
 	Template *unstructured.Unstructured
 	// NoTemplate says why there is none.
 	NoTemplate *Problem
+	// BesideLiqo says that the network of Liqo was taken over.
+	BesideLiqo bool
 }
 
 // Problem is something that the user must cure.
@@ -55,6 +57,7 @@ type Plan struct {
 //	no such template                                as it is  TemplateNotFound
 //	its kind is none of templates                   as it is  TemplateKindUnknown
 //	it must not be read                             as it is  TemplateForbidden
+//	it is Liqo's, whose network was taken over      as it is  TemplateOfLiqo
 //	it does not render, or to what is not allowed   as it is  TemplateInvalid
 //	it renders to another kind or name than before  replaced  TemplateRendered
 //	else                                            rendered  TemplateRendered
@@ -70,6 +73,12 @@ func Build(f Facts) Plan {
 		return Plan{Problem: f.NoTemplate}
 	}
 	p := Plan{Template: fmt.Sprintf("%s %s", f.Template.GetKind(), objectName(f.Template.GetNamespace(), f.Template.GetName()))}
+	if f.BesideLiqo && ofLiqo(f.Template) {
+		p.Problem = &Problem{networkingv1beta1.ReasonTemplateOfLiqo, fmt.Sprintf(
+			"%s is of Liqo's gateway, whose pods need Liqo's controllers, and Sluice runs the network of this cluster: run 'liqoctl network adopt %s', "+
+				"which hands the gateway over", p.Template, cluster)}
+		return p
+	}
 	object, err := f.render(cluster)
 	if err != nil {
 		p.Problem = &Problem{networkingv1beta1.ReasonTemplateInvalid, p.Template + ": " + err.Error()}
@@ -92,6 +101,19 @@ func checkClusterID(id string) *Problem {
 			networkingv1beta1.LabelRemoteClusterID, id, wrong[0], how)}
 	}
 	return nil
+}
+
+// ofLiqo tells whether a template makes pods of Liqo's gateway: by its three containers, whoever made it.
+func ofLiqo(t *unstructured.Unstructured) bool {
+	containers, _, _ := unstructured.NestedSlice(t.Object, "spec", "template", "spec", "deployment", "spec", "template", "spec", "containers")
+	found := map[string]bool{}
+	for _, c := range containers {
+		if m, ok := c.(map[string]any); ok {
+			name, _ := m["name"].(string)
+			found[name] = true
+		}
+	}
+	return found["gateway"] && found["wireguard"] && found["geneve"]
 }
 
 // shape is what is rendered of an object of an unknown kind: its metadata is text.

@@ -214,6 +214,34 @@ func TestBuildProblems(t *testing.T) {
 	}
 }
 
+// TestBuildOfLiqo: where Liqo's network was taken over, its gateways are not made, and those that are there stay as they are.
+func TestBuildOfLiqo(t *testing.T) {
+	template := func(containers string) *unstructured.Unstructured {
+		return object(t, `
+apiVersion: networking.liqo.io/v1beta1
+kind: WgGatewayServerTemplate
+metadata: {name: wireguard-server, namespace: liqo}
+spec:
+  objectKind: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServer}
+  template: {spec: {deployment: {spec: {template: {spec: {containers: `+containers+`}}}}}}
+`)
+	}
+	const liqos, ours = "[{name: gateway}, {name: wireguard}, {name: geneve}]", "[{name: gateway}, {name: metrics}]"
+	for _, tt := range []struct {
+		containers string
+		beside     bool
+		refused    bool
+	}{{liqos, true, true}, {liqos, false, false}, {ours, true, false}} {
+		p := Build(Facts{Gateway: serverKind.gatewayOf(testServer(nil)), Template: template(tt.containers), BesideLiqo: tt.beside})
+		if (p.Problem != nil) != tt.refused || (p.Object == nil) != tt.refused || p.Superseded != nil {
+			t.Errorf("%+v: %+v, made %v", tt, p.Problem, p.Object)
+		}
+		if tt.refused && (p.Problem.Reason != networkingv1beta1.ReasonTemplateOfLiqo || !strings.Contains(p.Problem.Message, "'liqoctl network adopt consumer'")) {
+			t.Errorf("%+v", p.Problem)
+		}
+	}
+}
+
 func TestBuildSupersedes(t *testing.T) {
 	for _, tt := range []struct {
 		name string

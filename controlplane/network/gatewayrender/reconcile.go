@@ -37,6 +37,7 @@ type reconciler struct {
 	foreign       *foreign
 	events        events.EventRecorder
 	liqoNamespace string
+	besideLiqo    bool
 }
 
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=gatewayservers;gatewayclients,verbs=get;list;watch

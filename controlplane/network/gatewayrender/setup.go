@@ -26,6 +26,8 @@ type Options struct {
 	// LiqoNamespace is where the installation lives. Templates without a namespace
 	// are looked for there.
 	LiqoNamespace string
+	// BesideLiqo says that these controllers have taken over the network of Liqo, which runs there, too.
+	BesideLiqo bool
 }
 
 // SetupWithManager adds the controllers of both kinds.
@@ -50,7 +52,7 @@ func newReconcilers(mgr ctrl.Manager, o Options) (rs []*reconciler, err error) {
 	for _, k := range []*kind{&serverKind, &clientKind} {
 		rs = append(rs, &reconciler{
 			Client: objects{mgr.GetClient()}, kind: k, foreign: f,
-			events: mgr.GetEventRecorder("liqo-controller"), liqoNamespace: o.LiqoNamespace,
+			events: mgr.GetEventRecorder("liqo-controller"), liqoNamespace: o.LiqoNamespace, besideLiqo: o.BesideLiqo,
 		})
 	}
 	return rs, nil

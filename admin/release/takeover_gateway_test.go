@@ -1,0 +1,70 @@
+package release_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-net/sluice/admin/release"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/test/controlplanetest"
+)
+
+// testLiqosTemplate: while Sluice runs the network, Liqo's own 'network connect' makes gateways of Liqo's templates. They get no
+// pod of Liqo's, and their condition has the command that helps.
+func testLiqosTemplate(t *testing.T, s *takeoverSite) {
+	before := s.network()
+	refused := func(namespace, name string) {
+		t.Helper()
+		controlplanetest.Eventually(t, "the template of "+name+" is refused", func(ctx context.Context) error {
+			var g networkingv1beta1.GatewayServer
+			if err := s.Get(ctx, namespace, name, &g); err != nil {
+				return err
+			}
+			c := meta.FindStatusCondition(g.Status.Conditions, string(networkingv1beta1.ConditionTemplateRendered))
+			if c == nil || c.Reason != string(networkingv1beta1.ReasonTemplateOfLiqo) || !strings.Contains(c.Message, "'liqoctl network adopt "+name+"'") {
+				return fmt.Errorf("%+v", c)
+			}
+			return nil
+		})
+	}
+	milan := &networkingv1beta1.GatewayServer{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
+	controlplanetest.Edit(t, s.Cluster, milan, func(g *networkingv1beta1.GatewayServer) { g.Spec.ServerTemplateRef.Name = "wireguard-server" })
+	refused("liqo-tenant-milan", "milan")
+	s.same("a gateway that was Sluice's is replaced", before)
+	s.adopt(release.AdoptOptions{Peers: []string{"milan"}})
+	s.carries("milan", 1)
+
+	s.Apply(`{apiVersion: networking.liqo.io/v1beta1, kind: GatewayServer, metadata: {name: bergen, namespace: liqo-tenant-oslo, labels: {liqo.io/remote-cluster-id: bergen}},
+		spec: {endpoint: {port: 51840, serviceType: ClusterIP}, serverTemplateRef: {apiVersion: networking.liqo.io/v1beta1, kind: WgGatewayServerTemplate, name: wireguard-server, namespace: liqo}}}`)
+	refused("liqo-tenant-oslo", "bergen")
+	if err := s.Get(t.Context(), "liqo-tenant-oslo", "gw-bergen", new(appsv1.Deployment)); !apierrors.IsNotFound(err) {
+		t.Errorf("Liqo's gateway runs under Sluice's controllers: %v", err)
+	}
+	if _, err := s.prepare(release.AdoptOptions{All: true, Back: true}); err == nil || !strings.Contains(err.Error(), "give the network back first, with 'liqoctl uninstall --hand-back'") {
+		t.Errorf("gateways would become Liqo's: %v", err)
+	}
+	s.adopt(release.AdoptOptions{Peers: []string{"bergen"}})
+	controlplanetest.Eventually(t, "the gateway is Sluice's", func(ctx context.Context) error {
+		var d appsv1.Deployment
+		if err := s.Get(ctx, "liqo-tenant-oslo", "gw-bergen", &d); err != nil || len(d.Spec.Template.Spec.Containers) != 1 || d.Status.AvailableReplicas != 1 {
+			return fmt.Errorf("%+v, %v", d.Status, err)
+		}
+		return nil
+	})
+	if _, err := s.handBack(); err != nil {
+		t.Errorf("Liqo cannot go on with it: %v", err)
+	}
+	if _, err := s.Kubectl("delete", "-n=liqo-tenant-oslo", "gatewayserver", "bergen"); err != nil {
+		t.Fatal(err)
+	}
+	s.adopt(release.AdoptOptions{All: true}) // deletes the copy of the template
+	s.gone("bergen")
+	s.same("something of the network is not as it was", before)
+}
