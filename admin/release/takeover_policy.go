@@ -3,7 +3,9 @@ package release
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,14 +82,29 @@ var (
 // labelPodName, on an IP, names the offloaded pod that it is for.
 const labelPodName = "offloading.liqo.io/pod-name"
 
-// answersInARow is how often the API server has to give the same answer: policies come into force late, and with several
-// servers at each of them at another time.
-const answersInARow = 4
+// Policies come into force late, and where there are several API servers, at each of them at another time. A balancer in front
+// of them chooses one for each connection, so each question goes by its own: so many at once, and so many times in a row.
+const (
+	askedAtOnce = 12
+	looksInARow = 2
+)
 
-// policyInForce waits until Liqo's controller manager is refused what it writes, or until it is no more.
+// singly has each request go by a connection of its own. HTTP/2 is off for that.
+type singly struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s singly) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Close = true
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// policyInForce waits until Liqo's controller manager is refused what it writes, or until it is no more, by all API servers.
 func policyInForce(ctx context.Context, c *access.Cluster, account string, refused bool, tell progress.Func) error {
 	config := rest.CopyConfig(c.Config)
 	config.Impersonate.UserName = fmt.Sprintf("system:serviceaccount:%s:%s", c.LiqoNamespace, account) // and its groups
+	config.NextProtos = []string{"http/1.1"}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return singly{next} })
 	as, err := client.New(config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper()})
 	if err != nil {
 		return c.Explain("prepare a client", err)
@@ -98,19 +115,39 @@ func policyInForce(ctx context.Context, c *access.Cluster, account string, refus
 	}
 	row := 0
 	return waiter{cluster: c, tell: onlyNews(tell)}.until(ctx, what, done, c.LiqoNamespace, policyName, func(ctx context.Context) (string, error) {
-		probe := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.LiqoNamespace, Name: "sluice-probe"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "192.0.2.0/24"}}
-		err := as.Create(ctx, probe, client.DryRunAll)
-		switch isRefused := err != nil && strings.Contains(err.Error(), policyName); {
-		case isRefused == refused && (refused || err == nil):
-			row++
-		case isRefused || err == nil:
+		answers := make([]error, askedAtOnce)
+		var wg sync.WaitGroup
+		for i := range answers {
+			wg.Go(func() {
+				probe := &ipamv1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Namespace: c.LiqoNamespace, Name: "sluice-probe"}, Spec: ipamv1alpha1.NetworkSpec{CIDR: "192.0.2.0/24"}}
+				answers[i] = as.Create(ctx, probe, client.DryRunAll)
+			})
+		}
+		wg.Wait()
+		all, err := allAnswer(answers, refused)
+		if err != nil {
 			row = 0
-		default:
 			return "", fmt.Errorf("try what the account %s may write: %w", account, err)
 		}
-		if row < answersInARow {
+		if row++; !all {
+			row = 0
+		}
+		if row < looksInARow {
 			return "the policy " + policyName + " takes effect late", nil
 		}
 		return "", nil
 	})
+}
+
+// allAnswer tells whether the policy has refused all writes, or none of them. An error is one that tells nothing of it.
+func allAnswer(answers []error, refused bool) (all bool, err error) {
+	all = true
+	for _, a := range answers {
+		isRefused := a != nil && strings.Contains(a.Error(), policyName)
+		if a != nil && !isRefused {
+			return false, a
+		}
+		all = all && isRefused == refused
+	}
+	return all, nil
 }
