@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/admin/survey"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // TestTakenOver: where Sluice has taken over the network of Liqo, what is Liqo's is not judged, but two node agents at once are.
@@ -51,5 +52,14 @@ func TestTakenOver(t *testing.T) {
 	i.Components = slices.DeleteFunc(i.Components, func(c survey.Component) bool { return strings.HasSuffix(c.Namespace, "-fabric") })
 	if got := worst()["installation"]; got != Warning {
 		t.Errorf("no node agent of ours: %v", got)
+	}
+	isFalse(&w.milan.Nodes[1].Internal.Status.Conditions, networkingv1beta1.ConditionLiqoReplaced, networkingv1beta1.ReasonLiqoLeft,
+		"of Liqo's node agent is left: 2 rules: objects are waited for: InternalFabric liqo-tenant-rome/rome: spec.gatewayIP")
+	if got := worst()["nodes"]; got != Warning {
+		t.Errorf("rules of Liqo's on a node: %v", got)
+	}
+	isFalse(&w.server.gateway().Conditions, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ReasonTemplateOfLiqo, "run 'liqoctl network adopt rome'")
+	if got := worst()["template"]; got != Failed {
+		t.Errorf("a gateway of Liqo's template: %v", got)
 	}
 }

@@ -61,7 +61,14 @@ func (e *end) nodeProblem(n *survey.Node) (f Finding, bad bool) {
 	if f, bad := e.neverReceived(n.Name); bad {
 		return f, true
 	}
-	return e.withoutAgent(n.Name)
+	if f, bad := e.withoutAgent(n.Name); bad {
+		return f, true
+	}
+	if c := meta.FindStatusCondition(n.Internal.Status.Conditions, string(networkingv1beta1.ConditionLiqoReplaced)); c != nil && c.Status != metav1.ConditionTrue {
+		return warn("%s", c.Message).because("what Liqo's agent has made there follows no changes, and its rules serve whatever those of Sluice's do not").
+			fix("correct or delete the objects that are named: the agent removes what is Liqo's when everything of its own is in force; see 'fabric status' in its pod"), true
+	}
+	return f, false
 }
 
 // withoutAgent finds a node whose tunnel works, but whose agent does not run.

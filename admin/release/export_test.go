@@ -48,5 +48,8 @@ func ServiceRange(ctx context.Context, c *access.Cluster) ([]netip.Prefix, error
 // Unpeer names the commands that remove peerings with these objects.
 func Unpeer(peerings ...string) string { return (&Removal{Peerings: peerings}).unpeer() }
 
+// LeftWithin is how long agents may take to remove what is Liqo's.
+func LeftWithin(d time.Duration) { leftWithin = d }
+
 // GiveUpAfter bounds the waits that begin from now on.
 func (a *Adoption) GiveUpAfter(d time.Duration) { a.timeout = d }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"time"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,6 +62,7 @@ func play(address, port string, args []string) int {
 		return 0
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	release.LeftWithin(3 * time.Second)
 	defer stop()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, port))
 	if err != nil {

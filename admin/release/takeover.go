@@ -23,11 +23,11 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // When all gateways of a cluster of Liqo are Sluice's, the rest of its network can follow: controllers, addresses and node
 // agents. Liqo's release stays as it is, and so does its authentication and its offloading.
-	"github.com/sluice-net/sluice/controlplane/kinds"
 
 // TakeOver is what makes Sluice run the network of a cluster in which Liqo runs it. To prepare it changes nothing.
 type TakeOver struct {
@@ -308,12 +308,12 @@ func (t *TakeOver) Run(ctx context.Context, tell progress.Func) (r Result, err e
 		{"keeping Liqo's controllers from the network", func() error { return t.restrain(ctx, tell) }},
 		{"keeping Liqo's CRDs", func() error { return keep(ctx, t.cluster, t.originals) }},
 		{"ending Liqo's node agents", func() error { return endAgent(ctx, t.cluster, t.agent, tell) }},
-	}, t.steps(ctx, tell, &r)))
+	}, t.steps(ctx, tell, &r), []applyStep{
+		{"looking for what is left of Liqo's agents", func() error { return t.leftOnNodes(ctx, tell) }},
+	}))
 	return r, err
 }
 
-// restrain puts the policy in force.
-func (t *TakeOver) restrain(ctx context.Context, tell progress.Func) error {
 // try has our programs run once where they will. If they do not, nothing is changed.
 func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
 	if len(t.tried) == 0 {
@@ -340,6 +340,8 @@ func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
 	return errors.Join(err, client.IgnoreNotFound(t.cluster.Client.Delete(removing, t.fabric.DeepCopy())))
 }
 
+// restrain puts the policy in force.
+func (t *TakeOver) restrain(ctx context.Context, tell progress.Func) error {
 	for _, o := range networkPolicies(t.cluster.LiqoNamespace, t.accounts) {
 		u, err := asUnstructured(o)
 		if err != nil {

@@ -3,6 +3,7 @@ package release_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -250,9 +253,47 @@ func (s *takeoverSite) applyAsAgents(ctx context.Context) error {
 
 // startTakeOver is a cluster with Liqo and its whole network.
 func startTakeOver(t *testing.T) *takeoverSite {
+// sayAsAgents says of each node with one of Sluice's agents what that finds of Liqo's.
+func (s *takeoverSite) sayAsAgents(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := s.Client.List(ctx, &pods, client.InNamespace("liqo-fabric"), client.MatchingLabels{"app.kubernetes.io/name": "liqo-fabric"}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	left := maps.Clone(s.left)
+	s.mu.Unlock()
+	for _, p := range pods.Items {
+		var n networkingv1beta1.InternalNode
+		if p.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		if err := s.Get(ctx, "", p.Spec.NodeName, &n); err != nil {
+			return err
+		}
+		before := n.DeepCopy()
+		c := metav1.Condition{Type: "LiqoReplaced", Status: "True", Reason: "LiqoReplaced"}
+		if why := left[n.Name]; why != "" {
+			c.Status, c.Reason, c.Message = "False", "LiqoLeft", why
+		}
+		if meta.SetStatusCondition(&n.Status.Conditions, c) {
+			if err := s.Client.Status().Patch(ctx, &n, client.MergeFrom(before)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leaves has Sluice's agent of a node say that something of Liqo's is left there, and why.
+func (s *takeoverSite) leaves(node, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left[node] = why
+}
+
 	t.Helper()
 	controller := buildController(t)
-	s := &takeoverSite{adoptionSite: startAdoption(t, map[string]controlplanetest.Image{
+	s := &takeoverSite{left: map[string]string{}, adoptionSite: startAdoption(t, map[string]controlplanetest.Image{
 		"ghcr.io/liqotech/liqo-controller-manager:v1.2.0": {},
 		"ghcr.io/liqotech/ipam:v1.2.0":                    {},
 		"ghcr.io/liqotech/fabric:v1.2.0":                  {},
@@ -266,7 +307,9 @@ func startTakeOver(t *testing.T) *takeoverSite {
 	s.mu.Lock()
 	s.manager = manager
 	s.mu.Unlock()
-	controlplanetest.Repeat(t, 500*time.Millisecond, func(ctx context.Context) { _ = s.applyAsAgents(ctx) })
+	controlplanetest.Repeat(t, 500*time.Millisecond, func(ctx context.Context) {
+		_, _ = s.applyAsAgents(ctx), s.sayAsAgents(ctx)
+	})
 	return s
 }
 

@@ -29,6 +29,7 @@ import (
 // takeoverSite is a cluster in which Liqo runs a whole network.
 type takeoverSite struct {
 	*adoptionSite
+	left map[string]string // what Sluice's agents say of Liqo's, by node
 }
 
 func (s *takeoverSite) takeOver(o release.Options) (*release.TakeOver, error) {

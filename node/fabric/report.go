@@ -82,10 +82,14 @@ func (r *Runner) conditions() []metav1.Condition {
 	if r.liqo.contested {
 		tunnels.Message = text.Cut(besideLiqo+"; "+tunnels.Message, maxMessage)
 	}
-	return []metav1.Condition{
+	all := []metav1.Condition{
 		tunnels,
 		translationReady(r.plan, r.failures[aboutTranslation], r.actual.Translation),
 	}
+	if r.liqo.looked {
+		all = append(all, r.liqo.replaced())
+	}
+	return all
 }
 
 func condition(t networkingv1beta1.ConditionType, reason networkingv1beta1.ConditionReason, message string) metav1.Condition {

@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/node/hostnet"
+	"github.com/sluice-net/sluice/objects/manifests"
 )
 
 // This agent takes the place of Liqo's (--take-over-liqo) in two steps, each of
@@ -51,6 +56,7 @@ type LiqoState struct {
 
 // liqo is the memory of the takeover.
 type liqo struct {
+	looked    bool // there was a look
 	fabrics   []hostnet.PredecessorFabric
 	left      hostnet.Left
 	waits     string
@@ -99,6 +105,27 @@ func (l *liqo) tries(err error, now time.Time) {
 
 func (l *liqo) longer() { l.pause = min(max(2*l.pause, liqoPause), maxLiqoPause) }
 
+// replaced is the condition LiqoReplaced.
+func (l *liqo) replaced() metav1.Condition {
+	const kind, left = networkingv1beta1.ConditionLiqoReplaced, networkingv1beta1.ReasonLiqoLeft
+	why, what := l.waits, l.left.String()
+	if strings.HasPrefix(why, removedAgain) { // a message that counts seconds would be written again and again
+		why = "it could not be removed, and is tried again"
+	}
+	switch {
+	case l.contested:
+		return condition(kind, left, besideLiqo+" and makes again what is removed")
+	case what == "" && why == "":
+		return condition(kind, networkingv1beta1.ReasonLiqoReplaced, "Nothing of Liqo's node agent is left")
+	case what == "":
+		return condition(kind, left, "what is left of Liqo's node agent is not known: "+why)
+	}
+	return condition(kind, left, strings.TrimSuffix("of Liqo's node agent is left: "+what+": "+why, ": "))
+}
+
+// removedAgain begins what is said in the pause before the next removal.
+const removedAgain = "it is removed again in "
+
 // notBefore is when the next removal may be.
 func (l *liqo) notBefore() time.Time { return l.tried.Add(l.pause) }
 
@@ -131,6 +158,7 @@ func (r *Runner) takeOver(now time.Time) {
 	if !r.planned {
 		return // it is not known yet what is Liqo's
 	}
+	l.looked = true
 	if !reflect.DeepEqual(l.fabrics, r.plan.Fabrics) {
 		// What is found of others may have been there all the time.
 		l.fabrics, l.removed = r.plan.Fabrics, false
@@ -160,7 +188,7 @@ func (r *Runner) takeOver(now time.Time) {
 		return
 	}
 	if next := l.notBefore(); now.Before(next) {
-		l.waits = fmt.Sprintf("it is removed again in %v", next.Sub(now).Round(time.Second))
+		l.waits = fmt.Sprint(removedAgain, next.Sub(now).Round(time.Second))
 		return
 	}
 	err = r.host.Apply(left.Plan)
@@ -178,18 +206,21 @@ func (r *Runner) takeOver(now time.Time) {
 // cannot be had.
 func (r *Runner) notInForce() string {
 	r.mu.Lock()
-	refused := len(r.state.Refused)
+	refused := r.state.Refused
 	r.mu.Unlock()
+	named := func(what string, ps manifests.Problems) string {
+		return strings.TrimSuffix(what+": "+oneLine(ps.Condensed()), ": ")
+	}
 	p := &r.plan
 	for _, m := range []struct {
 		missing bool
 		what    string
 	}{
 		{r.fresh || r.dirty || len(r.failures) > 0, "not everything is put in force"},
-		{refused > 0, "the newest objects are refused"},
-		{len(p.Ignored)+len(p.Desired.Keep) > 0, "objects are ignored"},
-		{len(p.Waiting) > 0, "objects are waited for"},
-		{len(p.Untranslated) > 0 || !r.actual.Translation.Available, "addresses are not translated"},
+		{len(refused) > 0, named("the newest objects are refused", refused)},
+		{len(p.Ignored)+len(p.Desired.Keep) > 0, named("objects are ignored", p.Ignored)},
+		{len(p.Waiting) > 0, named("objects are waited for", p.Waiting)},
+		{len(p.Untranslated) > 0 || !r.actual.Translation.Available, named("addresses are not translated", p.Untranslated)},
 		{!r.diff(p.Desired, r.actual).Empty(), "something of this agent is missing"},
 	} {
 		if m.missing {

@@ -40,6 +40,9 @@ func (x *running) liqoIs(what, left string, contested bool) {
 	if s == nil || s.Left != left || s.Contested != contested {
 		x.t.Errorf("%s: %+v, want %q, contested %v", what, s, left, contested)
 	}
+	if reason, message := x.condition("LiqoReplaced"); (reason == "LiqoReplaced") != (left == "" && !contested) || !strings.Contains(message, left) && !contested {
+		x.t.Errorf("%s: condition %s: %s", what, reason, message)
+	}
 	reason, message := x.condition("TunnelsReady")
 	if strings.Contains(message, besideLiqo) != contested {
 		x.t.Errorf("%s: condition %s: %s", what, reason, message)
@@ -110,9 +113,9 @@ func TestTakesOverWhenInForce(t *testing.T) {
 		{"a link cannot be made", func(x *running) { x.kernel.refuse["liqo.rome"] = errors.New("busy") },
 			func(x *running) { x.kernel.allow("liqo.rome") }, "not everything is put in force"},
 		{"an object cannot be used", func(x *running) { x.feed.world.fabrics[1].Spec.MTU = 1 },
-			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.MTU = 1340 }) }, "objects are ignored"},
+			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.MTU = 1340 }) }, "objects are ignored: InternalFabric t-rome/rome: spec.mtu: 1 is out of range: 576 to 65455"},
 		{"an object is not complete", func(x *running) { x.feed.world.fabrics[1].Spec.GatewayIP = "" },
-			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.GatewayIP = "10.0.0.12" }) }, "objects are waited for"},
+			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.GatewayIP = "10.0.0.12" }) }, "objects are waited for: InternalFabric t-rome/rome: spec.gatewayIP: is not given yet: the tunnel waits for it"},
 		{"no translation", func(x *running) { x.kernel.noNFT = true },
 			func(x *running) {
 				x.kernel.tamper(hostnet.Event{Ours: true}, func() { x.kernel.noNFT = false })
@@ -124,6 +127,9 @@ func TestTakesOverWhenInForce(t *testing.T) {
 				x.pass(time.Minute)
 				if done := strings.Join(x.kernel.took(), "\n"); strings.Contains(done, removeLiqo) {
 					t.Errorf("done: %s", done)
+				}
+				if reason, message := x.condition("LiqoReplaced"); tt.waits == "" && reason != "" || tt.waits != "" && (reason != "LiqoLeft" || message != "of Liqo's node agent is left: "+left+": "+tt.waits) {
+					t.Errorf("condition %s: %s", reason, message)
 				}
 				if s := x.State().Liqo; s.Waits != tt.waits || tt.waits != "" && s.Left != left {
 					t.Errorf("%+v, want %q, which waits as %q", s, left, tt.waits)

@@ -337,6 +337,21 @@ const (
 	ReasonNFTablesUnavailable ConditionReason = "NFTablesUnavailable"
 	// ReasonTranslationRefused means that the kernel refused the table. What was there before stays in force.
 	ReasonTranslationRefused ConditionReason = "TranslationRefused"
+
+	// ConditionLiqoReplaced is there where the agent takes the place of Liqo's. It says whether what that has made is gone.
+	//
+	// Possible reasons for it to be True:
+	//   - LiqoReplaced
+	//
+	// Possible reasons for it to be False:
+	//   - LiqoLeft
+	ConditionLiqoReplaced ConditionType = "LiqoReplaced"
+
+	// ReasonLiqoReplaced means that nothing of Liqo's agent is left.
+	ReasonLiqoReplaced ConditionReason = "LiqoReplaced"
+	// ReasonLiqoLeft means that rules, routes or tables of Liqo's agent are left on the node. The message says why, and names
+	// the objects for which the agent waits.
+	ReasonLiqoLeft ConditionReason = "LiqoLeft"
 )
 
 // ConditionOptionsRead, of a ServiceExport, says by which annotations its other conditions were decided: annotations do not

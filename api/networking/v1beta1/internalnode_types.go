@@ -54,7 +54,7 @@ type InternalNodeNodeInterface struct {
 type InternalNodeStatus struct {
 	// NodeIP holds the source addresses of the node's tunnel packets.
 	NodeIP NodeIP `json:"nodeIP"`
-	// Conditions holds TunnelsReady and AddressTranslationReady.
+	// Conditions holds TunnelsReady, AddressTranslationReady and, in the place of Liqo's agent, LiqoReplaced.
 	//
 	// +listType=map
 	// +listMapKey=type
