@@ -83,7 +83,8 @@ spec:
 // adoptionSite is a cluster with Liqo.
 type adoptionSite struct {
 	*liqo
-	access *access.Cluster
+	access  *access.Cluster
+	kubelet *controlplanetest.Kubelet
 	// faults are how many requests about gateways are answered with an error, from now on.
 	faults atomic.Int32
 }
@@ -123,7 +124,7 @@ func startAdoption(t *testing.T, more map[string]controlplanetest.Image) *adopti
 		"sluice.local/gateway:unknown":              {Program: copyOfSelf(t), Args: []string{playGateway, "$(LOOPBACK)"}},
 	}
 	maps.Copy(images, more)
-	controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: images})
+	kubelet := controlplanetest.StartKubelet(t, c, controlplanetest.KubeletOptions{Images: images})
 	templates, err := os.ReadFile("testdata/liqo-templates.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +134,7 @@ func startAdoption(t *testing.T, more map[string]controlplanetest.Image) *adopti
 	}
 	c.Apply(liqosObjects)
 	c.Apply(string(templates))
-	s := &adoptionSite{}
+	s := &adoptionSite{kubelet: kubelet}
 	config := rest.CopyConfig(c.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return faulty{s, next} })
 	if s.access, err = access.New(config, access.Options{Origin: "kubeconfig of the test"}); err != nil {

@@ -44,7 +44,7 @@ spec:
   selector: {matchLabels: {app: manager}}
   template:
     metadata: {labels: {app: manager}}
-    spec: {serviceAccountName: liqo-controller-manager, containers: [{name: manager, image: "ghcr.io/liqotech/liqo-controller-manager:v1.2.0"}]}
+    spec: {serviceAccountName: liqo-controller-manager, nodeSelector: {kubernetes.io/hostname: node-1}, containers: [{name: manager, image: "ghcr.io/liqotech/liqo-controller-manager:v1.2.0"}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -54,7 +54,7 @@ spec:
   selector: {matchLabels: {app: ipam}}
   template:
     metadata: {labels: {app: ipam}}
-    spec: {serviceAccountName: liqo-ipam, containers: [{name: ipam, image: "ghcr.io/liqotech/ipam:v1.2.0", args: ["--pools=10.0.0.0/8,192.168.0.0/16"]}]}
+    spec: {serviceAccountName: liqo-ipam, nodeSelector: {kubernetes.io/hostname: node-1}, containers: [{name: ipam, image: "ghcr.io/liqotech/ipam:v1.2.0", args: ["--pools=10.0.0.0/8,192.168.0.0/16"]}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -230,7 +230,9 @@ func (s *takeoverSite) applyAsAgents(ctx context.Context) error {
 	}
 	var conditions []networkingv1beta1.HostCondition
 	for _, p := range pods.Items {
-		conditions = append(conditions, networkingv1beta1.HostCondition{Host: p.Name, Type: "Applied", Status: "True"})
+		if p.Status.Phase == corev1.PodRunning {
+			conditions = append(conditions, networkingv1beta1.HostCondition{Host: p.Name, Type: "Applied", Status: "True"})
+		}
 	}
 	if conditions == nil {
 		return nil
@@ -251,8 +253,6 @@ func (s *takeoverSite) applyAsAgents(ctx context.Context) error {
 	return s.Client.Status().Patch(ctx, &r, client.MergeFrom(rBefore))
 }
 
-// startTakeOver is a cluster with Liqo and its whole network.
-func startTakeOver(t *testing.T) *takeoverSite {
 // sayAsAgents says of each node with one of Sluice's agents what that finds of Liqo's.
 func (s *takeoverSite) sayAsAgents(ctx context.Context) error {
 	var pods corev1.PodList
@@ -291,14 +291,19 @@ func (s *takeoverSite) leaves(node, why string) {
 	s.left[node] = why
 }
 
+// startTakeOver is a cluster with Liqo and its whole network.
+func startTakeOver(t *testing.T) *takeoverSite {
 	t.Helper()
 	controller := buildController(t)
 	s := &takeoverSite{left: map[string]string{}, adoptionSite: startAdoption(t, map[string]controlplanetest.Image{
 		"ghcr.io/liqotech/liqo-controller-manager:v1.2.0": {},
 		"ghcr.io/liqotech/ipam:v1.2.0":                    {},
 		"ghcr.io/liqotech/fabric:v1.2.0":                  {},
+		"sluice.local/wrong:unknown":                      {Program: "/bin/false"},
 		"sluice.local/controller:unknown":                 {Program: controller, Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
 		"sluice.local/fabric:unknown":                     {Program: copyOfSelf(t), Args: []string{playAgent, "$(LOOPBACK)"}},
+		"sluice.local/controller:" + otherBuild:           {Program: controller, Args: []string{"--kubeconfig=$(KUBECONFIG)"}},
+		"sluice.local/fabric:" + otherBuild:               {Program: copyOfSelf(t), Args: []string{playAgent, "$(LOOPBACK)"}},
 	})}
 	s.Apply(liqosPrograms)
 	s.liqosCRDs()
@@ -324,4 +329,3 @@ func (s *takeoverSite) agents(what string, n int) {
 		return nil
 	})
 }
-		"sluice.local/wrong:unknown":                      {Program: "/bin/false"},

@@ -199,7 +199,11 @@ func TestTakeOver(t *testing.T) {
 	})
 	for _, round := range []string{"first", "second"} {
 		t.Run(round+" takeover", func(t *testing.T) {
-			s.interrupted(s.forward, forth...)
+			if round == "first" {
+				s.interrupted(s.forward, forth...)
+			} else {
+				testTakeOverAway(t, s)
+			}
 			s.agents("have ended", 0)
 			s.same("something of the network is not as it was", before)
 			testTakenOver(t, s)
@@ -218,12 +222,15 @@ func TestTakeOver(t *testing.T) {
 			})
 		}
 		t.Run(round+" hand-back", func(t *testing.T) {
-			s.interrupted(s.back, back...)
+			if round == "first" {
+				s.interrupted(s.back, back...)
+			} else {
+				testHandBackAway(t, s)
+			}
 			s.agents("are back", 2)
 			s.same("something of the network is not as it was", before)
 			testGivenBack(t, s, &original)
 			same(t, "not everything is as before", objects, s.everything())
-			forth, back = nil, nil // the second time without an interruption
 		})
 	}
 	t.Run("nothing is left but ended agents", func(t *testing.T) { testEndedAgents(t, s) })
@@ -231,16 +238,6 @@ func TestTakeOver(t *testing.T) {
 		s.adopt(release.AdoptOptions{All: true, Back: true})
 		s.carries("milan", 3)
 	})
-}
-
-// testEndedAgents gives back what somebody has removed by hand all but the end of Liqo's agents.
-func testEndedAgents(t *testing.T, s *takeoverSite) {
-	controlplanetest.Edit(t, s.Cluster, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-fabric"}}, func(d *appsv1.DaemonSet) {
-		d.Spec.Template.Spec.NodeSelector["networking.liqo.io/handed-over-to-sluice"] = "true"
-	})
-	s.agents("have ended", 0)
-	s.interrupted(s.back)
-	s.agents("are back", 2)
 }
 
 func testDryTakeOver(t *testing.T, s *takeoverSite) {

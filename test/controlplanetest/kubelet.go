@@ -84,7 +84,8 @@ type Kubelet struct {
 	mu      sync.Mutex
 	workers map[types.UID]*podWorker
 	nextPod []int // host part of the next address, by node
-	turn    int   // of the nodes
+	away    map[string]bool
+	turn    int // of the nodes
 	serial  int
 	wg      sync.WaitGroup
 }
@@ -108,7 +109,7 @@ func StartKubelet(tb testing.TB, c *Cluster, o KubeletOptions) *Kubelet {
 	}
 	k := &Kubelet{
 		Loopback: ReserveLoopback(tb), cluster: c, images: o.Images, changed: make(chan struct{}, 1),
-		workers: make(map[types.UID]*podWorker), nextPod: make([]int, len(names)),
+		workers: make(map[types.UID]*podWorker), nextPod: make([]int, len(names)), away: make(map[string]bool),
 	}
 	if err := k.makeDir(tb); err != nil {
 		tb.Fatalf("folder of the pods: %v", err)
@@ -170,6 +171,26 @@ func (k *Kubelet) logs() string { return k.cluster.path("pods") }
 
 // Nodes are the nodes.
 func (k *Kubelet) Nodes() []Node { return k.nodes }
+
+// SetAway cuts a node off: it is not ready, what runs there goes on, and nobody starts, ends or reports anything. Or it brings
+// the node back.
+func (k *Kubelet) SetAway(tb testing.TB, node string, away bool) {
+	tb.Helper()
+	k.mu.Lock()
+	k.away[node] = away
+	k.mu.Unlock()
+	status := corev1.ConditionTrue
+	if away {
+		status = corev1.ConditionUnknown
+	}
+	EditStatus(tb, k.cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, func(n *corev1.Node) { n.Status.Conditions[0].Status = status })
+}
+
+func (k *Kubelet) isAway(node string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.away[node]
+}
 
 // register makes a Node object that is ready.
 func (k *Kubelet) register(n Node) error {

@@ -152,6 +152,8 @@ func (w *podWorker) step(ctx context.Context) (done bool, err error) {
 	switch {
 	case pod == nil:
 		return true, nil
+	case w.k.isAway(w.node()):
+		return false, nil
 	case pod.DeletionTimestamp != nil:
 		return w.end(ctx, pod)
 	case w.node() == "":

@@ -16,7 +16,7 @@ func (k *Kubelet) choose(p *corev1.Pod) (string, error) {
 		n := k.nodes[k.turn%len(k.nodes)]
 		k.turn++
 		want := wantedNode(p)
-		if want == n.Name || want == "" && n.Name != ControlPlaneNode {
+		if want == n.Name || want == "" && n.Name != ControlPlaneNode && !k.away[n.Name] {
 			return n.Name, nil
 		}
 	}
