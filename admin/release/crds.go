@@ -2,10 +2,13 @@ package release
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,11 +21,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/deploy"
 )
 
-// AnnotationVersion says, on a CRD, which version of liqoctl applied it last.
-const AnnotationVersion = "networking.liqo.io/crd-version"
+// Annotations of CRDs: which version of liqoctl applied it last, and the sum of its fields then. Who applies another one in its
+// place may leave the annotations, as kubectl does.
+const (
+	AnnotationVersion = "networking.liqo.io/crd-version"
+	annotationFields  = "networking.liqo.io/crd-fields"
+)
 
 // fieldOwner is who writes what is not the release's: namespaces and CRDs.
 const fieldOwner = client.FieldOwner("liqoctl")
@@ -30,15 +38,44 @@ const fieldOwner = client.FieldOwner("liqoctl")
 // pause is the time between two looks at something that others do.
 const pause = 250 * time.Millisecond
 
-// crds are the project's CRDs, as they are applied.
-func crds(newVersion string) ([]*unstructured.Unstructured, error) {
+// parsedCRDs are the project's CRDs. To read them takes a good part of a second.
+var parsedCRDs = sync.OnceValues(func() ([]*unstructured.Unstructured, error) {
 	us, err := read(deploy.CRDs())
+	if err != nil {
+		return nil, err
+	}
+	ours, err := typed(us)
 	for _, u := range us {
+		d := ours[u.GetName()]
 		annotations := u.GetAnnotations()
-		annotations[AnnotationVersion] = newVersion
+		annotations[annotationFields] = sumOfFields(&d)
 		u.SetAnnotations(annotations)
 	}
 	return us, err
+})
+
+// crds are the project's CRDs, as they are applied.
+func crds(newVersion string) ([]*unstructured.Unstructured, error) {
+	parsed, err := parsedCRDs()
+	us := make([]*unstructured.Unstructured, len(parsed))
+	for i, u := range parsed {
+		us[i] = u.DeepCopy()
+		annotations := us[i].GetAnnotations()
+		annotations[AnnotationVersion] = newVersion
+		us[i].SetAnnotations(annotations)
+	}
+	return us, err
+}
+
+// sumOfFields is a short form of the fields of a CRD and their types: what no API server changes of it.
+func sumOfFields(d *apiextensionsv1.CustomResourceDefinition) string {
+	var lines []string
+	for version, schema := range schemasOf(d) {
+		kinds.Fields(schema, version, func(path, typ string) { lines = append(lines, path+" "+typ+"\n") })
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // read are the objects of the files of a folder.

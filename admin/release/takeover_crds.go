@@ -12,14 +12,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-)
 	"github.com/sluice-net/sluice/controlplane/kinds"
+)
 
 // keptCRDs is the ConfigMap in which Liqo's CRDs are kept while ours are in their place.
 const keptCRDs = "sluice-liqo-crds"
@@ -30,7 +31,14 @@ const crdSuffix = ".json.gz"
 // isApplied tells whether a CRD is ours: liqoctl has applied it, and nobody has put another in its place.
 func isApplied(d *apiextensionsv1.CustomResourceDefinition) bool {
 	_, applied := d.Annotations[AnnotationVersion]
-	return applied
+	sum, summed := d.Annotations[annotationFields]
+	return applied && (!summed || sum == sumOfFields(d))
+}
+
+// forget removes our annotations, which whoever applied a CRD of Liqo's in the place of ours may have left.
+func forget(annotations map[string]string) {
+	delete(annotations, AnnotationVersion)
+	delete(annotations, annotationFields)
 }
 
 // readKept are the CRDs that are kept, by name.
@@ -85,6 +93,7 @@ func packCRD(d apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: d.Name, Labels: d.Labels, Annotations: maps.Clone(d.Annotations)}, Spec: d.Spec,
 	}
 	delete(said.Annotations, corev1.LastAppliedConfigAnnotation) // which says all of it once more
+	forget(said.Annotations)
 	text, err := json.Marshal(said)
 	if err != nil {
 		return nil, err
@@ -130,9 +139,15 @@ func (h *HandBack) putBack(ctx context.Context) error {
 			}
 		case err != nil:
 			return h.cluster.Explain("read CRD "+name, err)
-		case !isApplied(&live):
 		default:
-			live.Spec, live.Labels, live.Annotations = want.Spec, want.Labels, want.Annotations
+			before := live.DeepCopy()
+			if isApplied(&live) {
+				live.Spec, live.Labels, live.Annotations = want.Spec, want.Labels, want.Annotations
+			}
+			forget(live.Annotations)
+			if equality.Semantic.DeepEqual(before, &live) {
+				break
+			}
 			if err := h.cluster.Client.Update(ctx, &live, fieldOwner); err != nil {
 				return h.cluster.Explain("put back CRD "+name, err)
 			}

@@ -165,11 +165,41 @@ func TestTakeoverRefused(t *testing.T) {
 	}
 }
 
+// TestIsApplied: a CRD with our annotation and without our fields is not ours.
+func TestIsApplied(t *testing.T) {
+	ours, err := ourCRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*apiextensionsv1.CustomResourceDefinition)
+		want   bool
+	}{
+		{"as it was applied", func(*apiextensionsv1.CustomResourceDefinition) {}, true},
+		{"by an earlier liqoctl", func(d *apiextensionsv1.CustomResourceDefinition) { delete(d.Annotations, annotationFields) }, true},
+		{"without annotations", func(d *apiextensionsv1.CustomResourceDefinition) { d.Annotations = nil }, false},
+		{"without a field", func(d *apiextensionsv1.CustomResourceDefinition) {
+			delete(d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "conditions")
+		}, false},
+		{"with a field of another type", func(d *apiextensionsv1.CustomResourceDefinition) {
+			cidr := d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["remote"].Properties["cidr"].Properties
+			cidr["pod"] = apiextensionsv1.JSONSchemaProps{Type: "array"}
+		}, false},
+	} {
+		d := ours["configurations.networking.liqo.io"]
+		d = *d.DeepCopy()
+		if tt.change(&d); isApplied(&d) != tt.want {
+			t.Errorf("%s: %v", tt.name, !tt.want)
+		}
+	}
+}
+
 // TestKeptCRD: what is kept is what somebody said of a CRD.
 func TestKeptCRD(t *testing.T) {
 	d := handable(t).live["configurations.networking.liqo.io"]
 	d.UID, d.ResourceVersion, d.Labels = "u", "7", map[string]string{"of": "liqo"}
-	d.Annotations = map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: "{}"}
+	d.Annotations = map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: "{}", AnnotationVersion: "v1", annotationFields: "s"}
 	var got apiextensionsv1.CustomResourceDefinition
 	packed, err := packCRD(d)
 	if err == nil {

@@ -141,7 +141,6 @@ func (s *takeoverSite) everything() map[string]string {
 	return found
 }
 
-// TestTakeOver hands the whole network of Liqo over, and back, twice.
 // gone waits until no object has this in its name.
 func (s *takeoverSite) gone(part string) {
 	s.t.Helper()
@@ -155,6 +154,7 @@ func (s *takeoverSite) gone(part string) {
 	})
 }
 
+// TestTakeOver hands the whole network of Liqo over, and back, twice.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	s := startTakeOver(t)
@@ -209,12 +209,12 @@ func TestTakeOver(t *testing.T) {
 			testTakenOver(t, s)
 		})
 		if round == "first" {
+			t.Run("gateways of Liqo's templates", func(t *testing.T) { testLiqosTemplate(t, s) })
 			t.Run("what happens meanwhile", func(t *testing.T) { testMeanwhile(t, s) })
 			t.Run("turned round at the end of the way back", func(t *testing.T) {
 				s.until(s.back, "Waiting until the nodes are clean")
 				s.interrupted(s.forward)
 				if err := s.Get(t.Context(), "liqo-fabric", "liqo-fabric-cleanup", new(appsv1.DaemonSet)); !apierrors.IsNotFound(err) {
-			t.Run("gateways of Liqo's templates", func(t *testing.T) { testLiqosTemplate(t, s) })
 					t.Errorf("the nodes are cleaned up while Sluice's agents work there: %v", err)
 				}
 				s.agents("have ended", 0)
@@ -247,6 +247,8 @@ func testDryTakeOver(t *testing.T, s *takeoverSite) {
 		t.Fatal(err)
 	}
 	for _, want := range []release.AdoptionStep{
+		{Verb: "try", Object: "DaemonSet liqo-fabric/sluice-trial-fabric", Detail: "runs sluice.local/fabric:unknown once, and goes again"},
+		{Verb: "try", Object: "Pod liqo/sluice-trial-controller", Detail: "runs sluice.local/controller:unknown once, and goes again"},
 		{Verb: "create", Object: "ValidatingAdmissionPolicy liqo-network.sluice.liqo.io"},
 		{Verb: "replace", Object: "CustomResourceDefinition configurations.networking.liqo.io", Detail: "by Sluice's; Liqo's is kept in ConfigMap liqo/sluice-liqo-crds"},
 		{Verb: "create", Object: "ConfigMap liqo/sluice-liqo-crds"},
@@ -259,8 +261,6 @@ func testDryTakeOver(t *testing.T, s *takeoverSite) {
 	} {
 		if !slices.Contains(o.Steps, want) {
 			t.Errorf("no step %+v among %+v", want, o.Steps)
-		{Verb: "try", Object: "DaemonSet liqo-fabric/sluice-trial-fabric", Detail: "runs sluice.local/fabric:unknown once, and goes again"},
-		{Verb: "try", Object: "Pod liqo/sluice-trial-controller", Detail: "runs sluice.local/controller:unknown once, and goes again"},
 		}
 	}
 	for path, want := range map[string]string{"adoption": "map[enabled:true liqoTables:[milan-masquerade-bypass]]", "ipam": "[10.0.0.0/8 192.168.0.0/16]"} {
@@ -427,14 +427,23 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 		delete(d.Annotations, release.AnnotationVersion)
 		d.Labels = map[string]string{"of": "newer"}
 	})
-	want := release.AdoptionStep{Verb: "keep", Object: "CustomResourceDefinition " + newerCRD, Detail: "is Liqo's already"}
-	if h, err := s.handBack(); err != nil || !slices.Contains(h.Steps, want) {
-		t.Errorf("no step %+v: %v", want, err)
+	// And one as 'kubectl apply' does it, which leaves our annotations.
+	controlplanetest.Edit(t, s.Cluster, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: appliedCRD}}, func(d *apiextensionsv1.CustomResourceDefinition) {
+		delete(d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "conditions")
+	})
+	for _, name := range []string{newerCRD, appliedCRD} {
+		want := release.AdoptionStep{Verb: "keep", Object: "CustomResourceDefinition " + name, Detail: "is Liqo's already"}
+		if h, err := s.handBack(); err != nil || !slices.Contains(h.Steps, want) {
+			t.Errorf("no step %+v: %v", want, err)
+		}
 	}
 }
 
-// newerCRD is a CRD that an upgrade of Liqo replaces while Sluice runs the network.
-const newerCRD = "ips.ipam.liqo.io"
+// newerCRD is a CRD that an upgrade of Liqo replaces while Sluice runs the network, appliedCRD one of an older version.
+const (
+	newerCRD   = "ips.ipam.liqo.io"
+	appliedCRD = "connections.networking.liqo.io"
+)
 
 // lists gives the network back while a Configuration has strings, up to where they are lists, and takes it over again.
 func lists(t *testing.T, s *takeoverSite) {
@@ -461,6 +470,10 @@ func testGivenBack(t *testing.T, s *takeoverSite, original *apiextensionsv1.Cust
 	s.Read(t, "", newerCRD, &newer)
 	if newer.Labels["of"] != "newer" {
 		t.Errorf("an older CRD took the place of a newer one of Liqo: labels %v", newer.Labels)
+	}
+	s.Read(t, "", appliedCRD, &newer)
+	if _, version := newer.Annotations[release.AnnotationVersion]; version || len(newer.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties["conditions"].Type) > 0 {
+		t.Errorf("a CRD that Liqo's release has applied is another one: annotations %v", newer.Annotations)
 	}
 	var agent appsv1.DaemonSet
 	s.Read(t, "liqo", "liqo-fabric", &agent)
