@@ -433,7 +433,7 @@ func TestAdoption(t *testing.T) {
 		s.reports("milan", 1, networkingv1beta1.ConnectionError)
 		var a *release.Adoption
 		var err error
-		if a, err = s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Timeout: 10 * time.Second}); err != nil || !a.Idle() {
+		if a, err = s.prepare(release.AdoptOptions{Peers: []string{"milan"}, Timeout: 3 * time.Second}); err != nil || !a.Idle() {
 			t.Fatalf("%+v, %v", a, err)
 		}
 		if err := a.Run(t.Context(), s.tell); err == nil || !strings.Contains(err.Error(), "the peer has not answered yet") || !strings.Contains(err.Error(), "liqoctl network adopt milan --back") {

@@ -3,6 +3,7 @@ package release_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -15,8 +16,8 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-
 	"time"
+
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,9 +51,18 @@ func TestMain(m *testing.M) {
 			os.Exit(play(os.Args[2], "8083", os.Args[3:]))
 		}
 	}
+	flag.Parse()
+	// The long tests wait for pods and namespaces most of the time, each on an API server of its own: they need not take turns by
+	// the number of processors.
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set("4"); err != nil {
+			panic(err)
+		}
+	}
 	klog.LogToStderr(false) // client-go tells of kinds that go away
 	klog.SetOutput(io.Discard)
 	ctrl.SetLogger(logr.Discard())
+	release.LeftWithin(3 * time.Second)
 	os.Exit(m.Run())
 }
 
@@ -62,7 +72,6 @@ func play(address, port string, args []string) int {
 		return 0
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	release.LeftWithin(3 * time.Second)
 	defer stop()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, port))
 	if err != nil {
