@@ -67,9 +67,14 @@ func (w *world) reachable(t *testing.T, more ...string) {
 	t.Helper()
 	w.altered = true
 	w.each(t, func(c *kubelab.Cluster) error {
-		_, _, err := w.tryLiqoctl(t.Context(), installArgs(c, slices.Concat(more, []string{"--set", "apiServer.address=" + c.Config().Host})...)...)
+		_, _, err := w.tryLiqoctl(t.Context(), reachableArgs(c, more...)...)
 		return err
 	})
+}
+
+// reachableArgs is installArgs with the address of the API server.
+func reachableArgs(c *kubelab.Cluster, more ...string) []string {
+	return installArgs(c, append(slices.Clone(more), "--set", "apiServer.address="+c.Config().Host)...)
 }
 
 func (w *world) peerArgs(consumer, provider string) []string {

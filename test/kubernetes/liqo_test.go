@@ -39,11 +39,15 @@ const (
 	pauses    = "localhost/pause:test"
 )
 
-// liqosKinds and liqosNames are those of what Liqo has as well.
+// liqosKinds and liqosNames are those of what Liqo has as well, in its chart or, the MutatingAdmissionPolicy, as a webhook.
+// The roles of its controller manager are three here.
 var (
 	liqosKinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment", "DaemonSet",
-		"WgGatewayServerTemplate", "WgGatewayClientTemplate"}
-	liqosNames = []string{ourController, "liqo-fabric", "liqo-gateway", "wireguard-server", "wireguard-client"}
+		"WgGatewayServerTemplate", "WgGatewayClientTemplate", "VkOptionsTemplate", "RuntimeClass", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+	liqosNames = []string{ourController, ourController + "-authentication", ourController + "-offloading", "liqo-fabric", "liqo-gateway", "wireguard-server", "wireguard-client",
+		"liqo-remote-controlplane", "liqo-virtual-kubelet-local", "liqo-virtual-kubelet-offloaded", "liqo-virtual-kubelet-remote", "liqo-virtual-kubelet-remote-clusterwide",
+		"virtual-kubelet-default", "liqo", "pods.offloading.liqo.io"}
+	liqosPrograms = []string{"controller", "fabric", "gateway", "virtualkubelet"}
 )
 
 // liqosIPAM is the program that gives out addresses. Here the controllers do.
@@ -64,17 +68,17 @@ spec:
       containers: [{name: ipam, image: "` + pauses + `", imagePullPolicy: Never}]
 `
 
-// installLiqo makes a cluster one in which Liqo runs.
-func (w *world) installLiqo(t *testing.T, c *kubelab.Cluster) {
+// installLiqo makes a cluster one in which Liqo runs. More is what its chart would be told, in words of ours.
+func (w *world) installLiqo(t *testing.T, c *kubelab.Cluster, more ...string) {
 	t.Helper()
 	for _, n := range c.Nodes {
-		for _, program := range []string{"controller", "fabric", "gateway"} {
+		for _, program := range liqosPrograms {
 			if out, err := n.Host.Try("ctr", "-n", "k8s.io", "images", "tag", "--force", images.DefaultRegistry+"/"+program+":"+tag, liqosImage(program)); err != nil {
 				t.Fatalf("%s: %v: %s", n.Name, err, out)
 			}
 		}
 	}
-	manifests, _ := w.liqoctl(t, installArgs(c, "--dry-run", "--include-crds", "--set", "controllerManager.replicas=1")...)
+	manifests, _ := w.liqoctl(t, reachableArgs(c, append(more, "--dry-run", "--include-crds", "--set", "controllerManager.replicas=1")...)...)
 	crds, rest := []string{}, []string{"apiVersion: v1\nkind: Namespace\nmetadata: {name: liqo}\n", liqosIPAM}
 	for _, document := range strings.Split("\n"+manifests, "\n---\n") {
 		u := new(unstructured.Unstructured)
@@ -123,7 +127,7 @@ func asLiqo(u *unstructured.Unstructured) bool {
 	u.Object = renamed(u.Object).(map[string]any)
 	u.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "liqo", "meta.helm.sh/release-namespace": "liqo"})
 	switch {
-	case strings.HasSuffix(u.GetKind(), "Template"):
+	case strings.HasPrefix(u.GetKind(), "WgGateway"):
 		addContainers(u)
 	case u.GetKind() == "DaemonSet":
 		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
@@ -159,7 +163,7 @@ func renamed(v any) any {
 			v[i] = renamed(v[i])
 		}
 	case string:
-		for _, program := range []string{"controller", "fabric", "gateway"} {
+		for _, program := range liqosPrograms {
 			if v == images.DefaultRegistry+"/"+program+":"+tag {
 				return liqosImage(program)
 			}

@@ -48,7 +48,7 @@ spec:
     metadata: {labels: {app: {{.Name}}}}
     spec:
       terminationGracePeriodSeconds: 1
-      automountServiceAccountToken: false
+      automountServiceAccountToken: {{.Token}}
       topologySpreadConstraints:
       - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: Honor, labelSelector: {matchLabels: {app: {{.Name}}}}}
       securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
@@ -87,15 +87,7 @@ func (w *world) deployment(t *testing.T, c *kubelab.Cluster, name string, replic
 // deploymentIn is deployment in another namespace, which it makes.
 func (w *world) deploymentIn(t *testing.T, c *kubelab.Cluster, namespace, name string, replicas int) []*kubelab.Pod {
 	t.Helper()
-	var manifest strings.Builder
-	if err := deploymentText.Execute(&manifest, map[string]any{
-		"Namespace": namespace, "Name": name, "Replicas": replicas, "Image": webImage, "Port": webPort,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := c.KubectlInput(manifest.String(), "apply", "-f", "-"); err != nil {
-		t.Fatalf("%s: %v\n%s", c.Name, err, out)
-	}
+	applyDeployment(t, c, namespace, name, replicas, false)
 	var pods []*kubelab.Pod
 	lab.Eventually(t, patience, fmt.Sprintf("%d pods of %s run in %s", replicas, name, c.Name), func() (err error) {
 		if pods, err = runningPods(t.Context(), c, namespace, map[string]string{"app": name}, replicas); err != nil {
@@ -104,6 +96,18 @@ func (w *world) deploymentIn(t *testing.T, c *kubelab.Cluster, namespace, name s
 		return spread(c, pods)
 	})
 	return pods
+}
+
+// applyDeployment applies a Deployment, whose pods may have the token of their service account.
+func applyDeployment(t *testing.T, c *kubelab.Cluster, namespace, name string, replicas int, token bool) {
+	t.Helper()
+	var text strings.Builder
+	if err := deploymentText.Execute(&text, map[string]any{
+		"Namespace": namespace, "Name": name, "Replicas": replicas, "Token": token, "Image": webImage, "Port": webPort,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	manifest{c, "", text.String()}.apply(t)
 }
 
 // spread tells whether the pods are spread over the nodes of a cluster, and deletes

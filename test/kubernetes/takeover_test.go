@@ -17,22 +17,23 @@ const keptFields = `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.me
 	`{.spec.cidr} {.spec.interface} {.spec.ip} {.status.cidr} {.status.ip} {.status.ipMappings} {.status.remote} {.status.endpoint.port} {.data}{"\n"}{end}`
 
 // TestTakenOver lets the network of a cluster change hands below traffic: from Liqo to
-// Sluice, first the gateway and then the rest, and back. The peer has Sluice. How long the
+// Sluice, first the gateway and then the rest, and back. The peer has Sluice. Pods of each
+// cluster run in the other one all the time, and more come at each step. How long the
 // network is silent is told and not judged: this runs beside much else, and links of kind
 // tun, which nodes without Geneve have, pause while one agent takes the other's place.
 func TestTakenOver(t *testing.T) {
 	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}})
 	defer w.explain(t)
-	if err := w.reinstall(w.a); err != nil {
-		t.Fatal(err)
-	}
-	w.installLiqo(t, w.b)
-	w.connect(t)
+	values := []string{"--set", "authentication.enabled=true", "--set", "offloading.enabled=true"}
+	w.liqoctl(t, reachableArgs(w.a, values...)...)
+	w.installLiqo(t, w.b, values...)
+	w.peerBothWays(t)
 	w.playAgents(t, w.b)
 	f := newFaults(t, w)
+	f.offload(t)
 	x := startTraffic(t, f.paths(t)...)
 	defer x.end()
-	before, pod := f.kept(t), f.gatewayPod(t)
+	before, above, pod := f.kept(t), f.above(t), f.gatewayPod(t)
 	local := []string{"--kubeconfig", w.b.Kubeconfig}
 	for _, step := range []struct {
 		name string
@@ -44,7 +45,10 @@ func TestTakenOver(t *testing.T) {
 	}{
 		{name: "the gateway is handed over", args: []string{"network", "adopt", "--all"}, replaced: true},
 		{name: "the network is taken over", args: []string{"install", "--adopt", "--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR}, check: f.takenOver},
-		{name: "again", args: []string{"install", "--adopt"}, check: f.takenOver},
+		{name: "again", args: []string{"install", "--adopt"}, check: func(t *testing.T) {
+			f.takenOver(t)
+			f.anotherNode(t)
+		}},
 		{
 			name: "the network is given back", args: []string{"uninstall", "--hand-back"}, check: f.givenBack,
 			prepare:  func(t *testing.T) { w.agentsImage(t, w.b, pauses) },
@@ -80,6 +84,10 @@ func TestTakenOver(t *testing.T) {
 			if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(f.kept(t), "\n")); diff != "" {
 				t.Errorf("changed (-before +after):\n%s", diff)
 			}
+			if diff := cmp.Diff(above, f.above(t)); diff != "" {
+				t.Errorf("changed above the network (-before +after):\n%s", diff)
+			}
+			f.newOffloaded(t, 1)
 			if step.check != nil {
 				step.check(t)
 			}
@@ -97,7 +105,7 @@ func (f *faults) kept(t *testing.T) string {
 	all := f.kubectl(t, f.b, "get", kinds, "-A", "-o", keptFields)
 	var lines []string
 	for line := range strings.Lines(all) {
-		if !strings.Contains(line, "/sh.helm.release.") && !strings.Contains(line, "/liqo-controller-metrics ") {
+		if !strings.Contains(line, "/sh.helm.release.") && !strings.Contains(line, "/liqo-controller-metrics ") && !strings.Contains(line, passing) {
 			lines = append(lines, line)
 		}
 	}
