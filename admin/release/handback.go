@@ -155,6 +155,13 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	for _, c := range configurations {
 		step("update", fmt.Sprintf("Configuration %s/%s", c.Namespace, c.Name), "its prefixes become lists, which Liqo's controllers read")
 	}
+	outdated, err := h.outdatedMappings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range outdated {
+		step("delete", describe(o), "it is for an address that was given back meanwhile")
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
 		if live, there := h.live[name]; there && !isApplied(&live) {
 			step("keep", "CustomResourceDefinition "+name, "is Liqo's already")
@@ -196,25 +203,6 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	return err
 }
 
-// asLists is a Configuration whose prefixes are lists; nil: they are.
-func asLists(c networkingv1beta1.Configuration) *networkingv1beta1.Configuration {
-	changed := c.DeepCopy()
-	found := false
-	for _, s := range []*networkingv1beta1.ClusterConfig{&changed.Spec.Remote, changed.Spec.Local} {
-		if s == nil {
-			continue
-		}
-		for _, p := range []*networkingv1beta1.CIDRs{&s.CIDR.Pod, &s.CIDR.External} {
-			found = found || p.Scalar && len(p.List) == 1
-			p.Scalar = false
-		}
-	}
-	if !found {
-		return nil
-	}
-	return changed
-}
-
 // Run gives the network back. Liqo's controllers read everything anew before they may write; Liqo's agents have their rules
 // in force before ours are removed, so the traffic goes on meanwhile. Run may be repeated, also after it was interrupted.
 func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error) {
@@ -223,6 +211,7 @@ func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error)
 	err := inSteps(ctx, c, []applyStep{
 		{"ending Sluice's controllers", func() error { return h.endControllers(ctx) }},
 		{"making lists of prefixes", func() error { return h.writeLists(ctx) }},
+		{"removing Liqo's rules for addresses that were given back", func() error { return h.removeMappings(ctx) }},
 		{"putting back Liqo's CRDs", func() error { return h.putBack(ctx) }},
 		{"starting Liqo's controllers again", func() error { return h.restart(ctx) }},
 		{"letting Liqo's controllers write", func() error { return h.lift(ctx) }},
@@ -247,32 +236,6 @@ func (h *HandBack) endControllers(ctx context.Context) error {
 		}
 	}
 	return h.noPods(ctx, h.cluster.LiqoNamespace, controllerName)
-}
-
-// writeLists makes lists of prefixes, as they are by now.
-func (h *HandBack) writeLists(ctx context.Context) error {
-	changed, err := h.withStrings(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range changed {
-		c := &changed[i]
-		what := "change Configuration " + client.ObjectKeyFromObject(c).String()
-		err := h.cluster.Client.Patch(ctx, asLists(*c), client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), fieldOwner)
-		if client.IgnoreNotFound(err) != nil {
-			return h.cluster.Explain(what, err)
-		}
-	}
-	return nil
-}
-
-// withStrings are the Configurations that Liqo's controllers cannot read.
-func (h *HandBack) withStrings(ctx context.Context) ([]networkingv1beta1.Configuration, error) {
-	var all networkingv1beta1.ConfigurationList
-	if err := h.cluster.Client.List(ctx, &all); err != nil {
-		return nil, h.cluster.Explain("list the Configurations", err)
-	}
-	return slices.DeleteFunc(all.Items, func(c networkingv1beta1.Configuration) bool { return asLists(c) == nil }), nil
 }
 
 // restart has Liqo's IPAM and its controllers begin anew: what they remember of addresses is from before. The IPAM comes

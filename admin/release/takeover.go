@@ -84,6 +84,8 @@ func takeoverRights(namespace string) []access.Permission {
 	add("impersonate", "", "serviceaccounts", namespace)
 	add("update", "apiextensions.k8s.io", "customresourcedefinitions", "")
 	add("patch", networkingv1beta1.GroupVersion.Group, "configurations", "")
+	add("patch", networkingv1beta1.GroupVersion.Group, "firewallconfigurations", "") // their finalizers
+	add("delete", networkingv1beta1.GroupVersion.Group, "firewallconfigurations", "")
 	return ps
 }
 

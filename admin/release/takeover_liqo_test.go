@@ -131,9 +131,18 @@ const liqosNetwork = `
    rules: {natRules: [{name: a, natType: snat, to: 10.243.0.0/16, match: [{op: eq, ip: {value: 10.60.0.0/16, position: dst}}]}]}}]}}}
 `
 
+// mapping is what Liqo's controllers make of an IP in its namespace. It has no owner.
+func mapping(ip, local, granted string) string {
+	return fmt.Sprintf(`{apiVersion: networking.liqo.io/v1beta1, kind: FirewallConfiguration, metadata: {name: %[1]s-remap-ipmapping-gw, namespace: liqo,
+  labels: {liqo.io/managed: "true", networking.liqo.io/firewall-category: gateway, networking.liqo.io/firewall-subcategory: ip-mapping}},
+ spec: {table: {name: %[1]s-remap-ipmapping-gw-liqo, family: IPV4, chains: [{name: prerouting, type: nat, hook: prerouting, policy: accept, priority: -100,
+   rules: {natRules: [{name: %[1]s, natType: dnat, to: %[2]s, match: [{op: eq, ip: {value: %[3]s, position: dst}}]}]}}]}}}`, ip, local, granted)
+}
+
 // leave creates the objects of Liqo's network, as it leaves them.
 func (s *takeoverSite) leave() {
 	s.t.Helper()
+	s.Apply(mapping("web", "10.60.1.5", "10.71.0.9"))
 	owners := map[string]client.Object{}
 	for text := range strings.SplitSeq(liqosNetwork, "\n---\n") {
 		u := new(unstructured.Unstructured)

@@ -27,8 +27,8 @@ const policyName = "liqo-network.sluice.liqo.io"
 const policyMessage = "Sluice runs the network of this cluster: 'liqoctl uninstall --hand-back' gives it back to Liqo"
 
 // networkPolicies are what refuses to Liqo's accounts what is of the network: its kinds, and what its controllers make of
-// gateways and IPs. Offloading needs IPs of its pods, which get their addresses from our controllers; a finalizer of
-// Liqo's on them would be removed by nobody.
+// gateways and IPs. Offloading needs IPs of its pods and of the API server, without which Liqo's controller manager does not
+// even start. They get their addresses from our controllers; a finalizer of Liqo's on them would be removed by nobody.
 func networkPolicies(namespace string, accounts []string) []client.Object {
 	users := make([]string, len(accounts))
 	for i, a := range accounts {
@@ -59,11 +59,13 @@ func networkPolicies(namespace string, accounts []string) []client.Object {
 			// What is made of a gateway or an IP has it as its owner, or where none reaches, a label.
 			{Name: "made", Expression: fmt.Sprintf("has(variables.meta.ownerReferences) && variables.meta.ownerReferences.exists(o, o.apiVersion.startsWith('%s/') || o.apiVersion.startsWith('%s/')) || "+
 				"has(variables.meta.labels) && '%s' in variables.meta.labels", networking, ipam, networkingv1beta1.LabelGatewayName)},
-			{Name: "ofPod", Expression: fmt.Sprintf("request.resource.resource == 'ips' && (!has(request.subResource) || request.subResource == '') && "+
-				"has(variables.meta.labels) && '%s' in variables.meta.labels && (object == null || !has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0)", labelPodName)},
+			{Name: "ofOffloading", Expression: fmt.Sprintf("request.resource.resource == 'ips' && (!has(request.subResource) || request.subResource == '') && "+
+				"has(variables.meta.labels) && ('%s' in variables.meta.labels || '%s' in variables.meta.labels) && "+
+				"(object == null || !has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0)",
+				networkingv1beta1.LabelOffloadedPodName, ipamv1alpha1.LabelIPType)},
 		},
 		Validations: []admissionregistrationv1.Validation{{
-			Expression: "variables.ofNetwork ? variables.ofPod : !variables.made", Message: policyMessage, Reason: new(metav1.StatusReasonForbidden),
+			Expression: "variables.ofNetwork ? variables.ofOffloading : !variables.made", Message: policyMessage, Reason: new(metav1.StatusReasonForbidden),
 		}},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: adoptionMeta(policyName)}
@@ -78,9 +80,6 @@ var (
 	policyKind  = admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy")
 	bindingKind = admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding")
 )
-
-// labelPodName, on an IP, names the offloaded pod that it is for.
-const labelPodName = "offloading.liqo.io/pod-name"
 
 // Policies come into force late, and where there are several API servers, at each of them at another time. A balancer in front
 // of them chooses one for each connection, so each question goes by its own: so many at once, and so many times in a row.

@@ -338,6 +338,7 @@ func testTakenOver(t *testing.T, s *takeoverSite) {
 		}, false},
 		{"an IP", network(ip("i", nil)), false},
 		{"an IP of an offloaded pod", network(ip("i", ofPod)), true},
+		{"an IP of the API server", network(ip("i", map[string]string{ipamv1alpha1.LabelIPType: ipamv1alpha1.IPTypeAPIServer})), true},
 		{"an IP of an offloaded pod with a finalizer", network(ip("i", ofPod, "ip.ipam.liqo.io/finalizer")), false},
 		{"the status of an IP of an offloaded pod", func() error {
 			o := web.DeepCopy()
@@ -390,11 +391,13 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 		}
 		return nil
 	})
+	s.Apply(mapping("gone", "10.60.1.8", "10.71.0.10")) // Liqo's rules for an IP that went meanwhile
 	h, err := s.handBack()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []release.AdoptionStep{
+		{Verb: "delete", Object: "FirewallConfiguration liqo/gone-remap-ipmapping-gw", Detail: "it is for an address that was given back meanwhile"},
 		{Verb: "update", Object: "Configuration liqo-tenant-oslo/bergen", Detail: "its prefixes become lists, which Liqo's controllers read"},
 		{Verb: "replace", Object: "CustomResourceDefinition configurations.networking.liqo.io", Detail: "by Liqo's"},
 		{Verb: "delete", Object: "ValidatingAdmissionPolicy liqo-network.sluice.liqo.io"},
