@@ -67,8 +67,7 @@ spec:
 func testOffloading(t *testing.T, w *world) {
 	w.apart(t)
 	w.reachable(t, "--set", "authentication.enabled=true", "--set", "offloading.enabled=true")
-	// These clusters take a node for lost sooner than others do.
-	w.kubectl(t, w.a, "patch", "vkoptionstemplates.offloading.liqo.io", "virtual-kubelet-default", "-n", "liqo", "--type=merge", "-p", `{"spec":{"extraArgs":["--node-lease-duration=8s"]}}`)
+	w.renewSooner(t, w.a)
 	before := w.objects(t)
 	w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--create-resource-slice=false")...)
 	d := document.Read(t, document.Declarative)
@@ -138,6 +137,13 @@ func testOffloading(t *testing.T, w *world) {
 		w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig)
 		w.asBefore(t, before)
 	})
+}
+
+// renewSooner has virtual kubelets renew the leases of their nodes sooner: these clusters take a node for lost sooner than
+// others do.
+func (w *world) renewSooner(t *testing.T, c *kubelab.Cluster) {
+	t.Helper()
+	w.kubectl(t, c, "patch", "vkoptionstemplates.offloading.liqo.io", "virtual-kubelet-default", "-n", "liqo", "--type=merge", "-p", `{"spec":{"extraArgs":["--node-lease-duration=8s"]}}`)
 }
 
 // offloaded is the Deployment of which one pod runs in b.

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/admin/release"
@@ -36,16 +39,24 @@ var aboveFields = `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.met
 	`{.metadata.annotations.` + strings.ReplaceAll(release.AnnotationVersion, ".", `\.`) + `} {.status.role} {.status.kubeconfigSecretRef.name} ` +
 	`{.status.containerStatuses[*].restartCount} {range .status.conditions[*]}{.type}={.status} since {.lastTransitionTime} {end}{"\n"}{end}`
 
+// since is the time of a condition among these.
+var since = regexp.MustCompile(` since [^ ]+`)
+
 // peerBothWays connects a and b, and lets each ask the other one for a virtual node.
 func (w *world) peerBothWays(t *testing.T) {
 	t.Helper()
+	start := time.Now()
+	w.renewSooner(t, w.a)
+	w.renewSooner(t, w.b)
 	w.liqoctl(t, w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig)...)
 	w.liqoctl(t, append(w.between(w.b, w.a, "peer"), "--networking-disabled", "--cpu", "2", "--memory", "4Gi")...)
+	t.Logf("the clusters are peers both ways after %v", time.Since(start).Round(100*time.Millisecond))
 }
 
 // offload has a pod of each cluster run in the other one.
 func (f *faults) offload(t *testing.T) {
 	t.Helper()
+	start := time.Now()
 	err := onBoth(f.world, func(c *kubelab.Cluster) error {
 		if _, err := c.Kubectl("create", "namespace", offloadedHere); err != nil {
 			return err
@@ -57,6 +68,7 @@ func (f *faults) offload(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.offloadedAnswer(t, lasting, 1)
+	t.Logf("each cluster runs a pod of the other one after %v", time.Since(start).Round(100*time.Millisecond))
 }
 
 // above is what must be the same in both clusters whoever runs the network: virtual nodes
@@ -83,13 +95,38 @@ func (f *faults) above(t *testing.T) (lines []string) {
 	return lines
 }
 
+// sameAbove demands that all above the network is as it was. A gateway that is replaced is not
+// connected for some seconds, in which virtual nodes are not ready: they must be again.
+func (f *faults) sameAbove(t *testing.T, before []string, replaced bool) (now []string) {
+	t.Helper()
+	same := func() error {
+		now = f.above(t)
+		was, is := strings.Join(before, "\n"), strings.Join(now, "\n")
+		if replaced {
+			was, is = since.ReplaceAllString(was, ""), since.ReplaceAllString(is, "")
+		}
+		if was != is {
+			return fmt.Errorf("changed above the network (-before +after):\n%s", cmp.Diff(strings.Split(was, "\n"), strings.Split(is, "\n")))
+		}
+		return nil
+	}
+	if replaced {
+		lab.Eventually(t, patience, "all is as before above the network", same)
+	} else if err := same(); err != nil {
+		t.Error(err)
+	}
+	return now
+}
+
 // newOffloaded demands that the pods on the virtual nodes are reached, those that have just
 // come as well.
 func (f *faults) newOffloaded(t *testing.T, virtualNodes int) {
 	t.Helper()
 	name := fmt.Sprint(passing, virtualNodes) // not that of pods which end
+	start := time.Now()
 	f.offloadedAnswer(t, name, virtualNodes)
 	f.offloadedAnswer(t, lasting, 1)
+	t.Logf("pods on %d virtual nodes of each cluster are reached after %v", virtualNodes, time.Since(start).Round(100*time.Millisecond))
 	for _, c := range []*kubelab.Cluster{f.a, f.b} {
 		f.kubectl(t, c, "delete", "deployment", name, "-n", offloadedHere, "--wait=false")
 	}
@@ -139,6 +176,7 @@ func (f *faults) offloadedAnswer(t *testing.T, name string, replicas int) {
 // and goes.
 func (f *faults) anotherNode(t *testing.T) {
 	t.Helper()
+	start := time.Now()
 	name := func(c *kubelab.Cluster) (slice, peer string) {
 		peer = f.a.Name
 		if c == f.a {
@@ -167,4 +205,5 @@ func (f *faults) anotherNode(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	t.Logf("another virtual node of each cluster came and went within %v", time.Since(start).Round(100*time.Millisecond))
 }
