@@ -5,10 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Before Liqo's controllers start again, objects become such as they can read, and what they would have removed meanwhile goes.
@@ -118,4 +122,25 @@ func (h *HandBack) removeMappings(ctx context.Context) error {
 		return err
 	}
 	return h.delete(ctx, all)
+}
+
+// ownKinds are those of what our controllers make beside what Liqo's make, too.
+var ownKinds = []schema.GroupVersionKind{
+	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "RoleBinding"},
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"},
+	{Group: rbacv1.GroupName, Version: "v1", Kind: "ClusterRoleBinding"},
+}
+
+// madeByOurs tells whether our controllers have made an object for the network: Liqo's label theirs in the same way, and what
+// is of authentication and offloading is not ours to take, whoever made it.
+func madeByOurs(o client.Object) bool {
+	_, hashed := o.GetAnnotations()[apply.AnnotationHash]
+	_, ofGateway := o.GetLabels()[networkingv1beta1.LabelGatewayName]
+	return hashed && (ofGateway || slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+		group, _, _ := strings.Cut(r.APIVersion, "/")
+		return ofNetwork(group)
+	}))
 }

@@ -3,11 +3,38 @@ package release
 import (
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
+
+// TestMadeByOurs: a hand-back takes what was made for gateways, and leaves rights of other clusters and of virtual kubelets.
+func TestMadeByOurs(t *testing.T) {
+	ours := map[string]string{apply.AnnotationHash: "h"}
+	for _, tt := range []struct {
+		name                string
+		labels, annotations map[string]string
+		owner               string
+		want                bool
+	}{
+		{"labelled as of a gateway", map[string]string{networkingv1beta1.LabelGatewayName: "milan"}, ours, "", true},
+		{"owned by a gateway", nil, ours, "networking.liqo.io/v1beta1", true},
+		{"of a gateway, and Liqo's", map[string]string{networkingv1beta1.LabelGatewayName: "milan"}, nil, "", false},
+		{"of a Tenant", nil, ours, "authentication.liqo.io/v1beta1", false},
+		{"of nothing", nil, ours, "", false},
+	} {
+		b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: tt.labels, Annotations: tt.annotations}}
+		if tt.owner != "" {
+			b.OwnerReferences = []metav1.OwnerReference{{APIVersion: tt.owner}}
+		}
+		if got := madeByOurs(b); got != tt.want {
+			t.Errorf("%s: got %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
 
 // TestOutdated: what Liqo has made of IPs goes when one of them is gone, or has another address. The rest stays.
 func TestOutdated(t *testing.T) {

@@ -25,7 +25,6 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/objectname"
@@ -480,20 +479,4 @@ func (r *Removal) others(ctx context.Context, namespace string) (names []string,
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), len(found) > 0 && orphans == 0, nil
-}
-
-// ownKinds are those of what our controllers make beside what Liqo's make, too.
-var ownKinds = []schema.GroupVersionKind{
-	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
-	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
-	{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
-	{Group: rbacv1.GroupName, Version: "v1", Kind: "RoleBinding"},
-	{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"},
-	{Group: rbacv1.GroupName, Version: "v1", Kind: "ClusterRoleBinding"},
-}
-
-// madeByOurs tells whether our controllers have made an object: Liqo's label theirs in the same way.
-func madeByOurs(o client.Object) bool {
-	_, hashed := o.GetAnnotations()[apply.AnnotationHash]
-	return hashed
 }
