@@ -222,7 +222,7 @@ func (o *offloaded) explain(t *testing.T) {
 	logs, err := o.a.Kubectl("logs", "-n", o.tenant, "deployment/virtual-kubelet", "--tail=60")
 	t.Logf("--- the virtual kubelet (%v)\n%s", err, logs)
 	for _, c := range []*kubelab.Cluster{o.a, o.b} {
-		logs, err := c.Kubectl("logs", "-n", "liqo", "deployment/liqo-controller", "--all-pods", "--tail=60")
+		logs, err := c.Kubectl("logs", "-n", "liqo", "-l", "app.kubernetes.io/component=controller", "--prefix", "--tail=60")
 		t.Logf("--- the controller of %s (%v)\n%s", c.Name, err, logs)
 	}
 }

@@ -24,6 +24,7 @@ const keptFields = `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.me
 func TestTakenOver(t *testing.T) {
 	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}})
 	defer w.explain(t)
+	defer (&offloaded{world: w, tenant: "liqo-tenant-" + w.b.Name}).explain(t)
 	values := []string{"--set", "authentication.enabled=true", "--set", "offloading.enabled=true"}
 	w.liqoctl(t, reachableArgs(w.a, values...)...)
 	w.installLiqo(t, w.b, values...)

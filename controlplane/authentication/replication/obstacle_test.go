@@ -26,6 +26,7 @@ func TestObstacle(t *testing.T) {
 		{forbidden("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no"), authv1beta1.ReasonCopyRefused},
 		{apierrors.NewForbidden(slices, "", errors.New(`admission webhook "w" denied the request: no`)), authv1beta1.ReasonCopyRefused},
 		{forbidden("exceeded quota: q, requested: count/resourceslices=1, used: count/resourceslices=1, limited: count/resourceslices=1"), authv1beta1.ReasonCopyRefused},
+		{forbidden("status unknown for quota: q, resources: count/resourceslices"), authv1beta1.ReasonCopyRefused}, // it has just been made
 		{apierrors.NewInvalid(schema.GroupKind{Kind: "ResourceSlice"}, "x", field.ErrorList{field.Required(field.NewPath("spec"), "")}), authv1beta1.ReasonCopyRefused},
 		{apierrors.NewBadRequest("unknown field"), authv1beta1.ReasonCopyRefused},
 		{apierrors.NewUnauthorized("no"), authv1beta1.ReasonCredentialsRefused},

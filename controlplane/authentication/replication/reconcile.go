@@ -311,7 +311,12 @@ func obstacle(p peer, err error) (reason, note string) {
 // byAdmission tells whether a policy, a webhook or a quota has denied a request, and not the want of a role: the API
 // server gives both the same status, and only its words differ (k8s.io/apiserver/pkg/admission).
 func byAdmission(err error) bool {
-	return strings.Contains(err.Error(), "denied request: ") || strings.Contains(err.Error(), "denied the request") || strings.Contains(err.Error(), "exceeded quota")
+	for _, words := range []string{"denied request: ", "denied the request", "exceeded quota", "status unknown for quota"} {
+		if strings.Contains(err.Error(), words) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Reconciler) event(s *corev1.Secret, kind, reason, note string) {
