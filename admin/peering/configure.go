@@ -74,7 +74,15 @@ func (e *end) ensureNamespace(ctx context.Context) error {
 	if e.namespaceFound() != nil {
 		return nil
 	}
-	err := e.write.Create(ctx, NewTenantNamespace(e.metadata(e.namespace)))
+	space := NewTenantNamespace(e.metadata(e.namespace))
+	liqo, err := e.hasLiqo(ctx)
+	if err != nil {
+		return err
+	}
+	if liqo {
+		delete(space.Labels, labelEnforce)
+	}
+	err = e.write.Create(ctx, space)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -3,10 +3,17 @@ package peering
 import (
 	"bytes"
 	"context"
+	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
@@ -16,6 +23,19 @@ import (
 //	consumer   they write the signature of the nonce, and neither the public key nor the request beside it
 //	provider   they write no condition into a Tenant: it is ready when it has what was asked for
 //	consumer   nor into an Identity: it is ready when it names the Secret
+
+// hasLiqo tells whether Liqo's controllers run in the cluster, with or without ours.
+func (e *end) hasLiqo(ctx context.Context) (bool, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+	err := e.Client.List(ctx, &list, client.InNamespace(e.LiqoNamespace))
+	if apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return slices.ContainsFunc(list.Items, func(d metav1.PartialObjectMetadata) bool {
+		return strings.HasSuffix(d.Name, survey.LiqosController)
+	}), e.Explain("list Deployments in "+e.LiqoNamespace, err)
+}
 
 // proofOfLiqo completes what Liqo's controller of the consumer has signed by what Liqo's own liqoctl reads the key of the
 // cluster for. It is nil while the signature is that of an earlier nonce.

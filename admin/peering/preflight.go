@@ -134,7 +134,7 @@ func (e *end) strayKeys(ctx context.Context, namespace string, named []string) (
 		return nil, e.Explain("list Secrets in namespace "+namespace, err)
 	}
 	for i := range list.Items {
-		if s := &list.Items[i]; metav1.GetControllerOf(s) == nil && !slices.Contains(named, s.Name) {
+		if s := &list.Items[i]; len(s.OwnerReferences) == 0 && !slices.Contains(named, s.Name) { // Liqo's are owned, and not controlled
 			names = append(names, s.Name)
 		}
 	}

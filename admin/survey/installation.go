@@ -138,17 +138,17 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 	return out
 }
 
-// Names of Deployments by which an installation is known.
-const (
-	liqosController = "liqo-controller-manager"
-	ourController   = "liqo-controller"
-)
+// LiqosController is how the name of the Deployment of Liqo's controllers ends.
+const LiqosController = "liqo-controller-manager"
+
+// ourController is the same of ours.
+const ourController = "liqo-controller"
 
 // OfLiqo tells whether the controllers of Liqo run there, and not ours.
-func (i *Installation) OfLiqo() bool { return i.runs(liqosController) && !i.runs(ourController) }
+func (i *Installation) OfLiqo() bool { return i.runs(LiqosController) && !i.runs(ourController) }
 
 // Adopted tells whether both run there: ours have taken over the network of Liqo.
-func (i *Installation) Adopted() bool { return i.runs(liqosController) && i.runs(ourController) }
+func (i *Installation) Adopted() bool { return i.runs(LiqosController) && i.runs(ourController) }
 
 func (i *Installation) runs(suffix string) bool {
 	return slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })

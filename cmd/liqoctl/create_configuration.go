@@ -47,10 +47,9 @@ then shows the CIDRs by which this cluster reaches them.
 	return cmd
 }
 
-// cidrs reads the values of a flag. One stands as a string, as in the documents,
-// more as a list.
+// cidrs reads the values of a flag.
 func cidrs(flag string, values []string) (networkingv1beta1.CIDRs, error) {
-	list := networkingv1beta1.CIDRs{Scalar: len(values) == 1}
+	var list networkingv1beta1.CIDRs
 	for _, v := range values {
 		if _, err := cidr.Parse(v); err != nil {
 			return list, fmt.Errorf("--%s: %w", flag, err)
