@@ -3,10 +3,12 @@ package peering
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/test/credentialtest"
@@ -41,6 +44,37 @@ func (s liqoSite) change(o client.Object, change func()) {
 	}
 	if err := write(s.t.Context(), o, client.MergeFrom(before)); err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// TestNetworkOfLiqo: what is made where Liqo runs admits its gateways, and the keys that its controllers have made, which an
+// object owns that is not marked as their controller, are not taken for somebody's.
+func TestNetworkOfLiqo(t *testing.T) {
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-controller-manager"}}
+	labels := map[string]string{networkingv1beta1.LabelGatewayResource: "true", networkingv1beta1.LabelRemoteClusterID: "rome"}
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "gw-rome", Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "networking.liqo.io/v1beta1", Kind: "GatewayServer", Name: "rome", UID: "1"}}}}
+	stray := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "gw-other", Labels: labels}}
+	for _, tt := range []struct {
+		objects []client.Object
+		enforce string
+	}{{[]client.Object{keys, stray}, "restricted"}, {[]client.Object{keys, stray, manager}, ""}} {
+		c := &access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(tt.objects...).Build()}
+		p := newPair(c, c, &Options{})
+		p[0].id, p[1].id, p[1].namespace = "rome", "milan", "liqo-tenant-rome"
+		if err := p[1].ensureNamespace(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var space corev1.Namespace
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Name: "liqo-tenant-rome"}, &space); err != nil {
+			t.Fatal(err)
+		}
+		if got := space.Labels[labelEnforce]; got != tt.enforce || space.Labels[networkingv1beta1.LabelTenantNamespace] != "true" {
+			t.Errorf("labels %v, want %s=%q", space.Labels, labelEnforce, tt.enforce)
+		}
+		if got, err := p[1].strayKeys(t.Context(), "liqo-tenant-rome", nil); err != nil || !slices.Equal(got, []string{"gw-other"}) {
+			t.Errorf("stray keys %v, %v", got, err)
+		}
 	}
 }
 

@@ -150,6 +150,7 @@ func (l *liqo) gateway(ctx context.Context, g client.Object, role string, ref co
 			return err
 		}
 	}
+	writeKeysVolume(rendered, meta.Name)
 	d := &appsv1.Deployment{ObjectMeta: meta}
 	if err := l.replace(ctx, d, wg, &d.Spec, rendered["deployment"]); err != nil {
 		return err
@@ -160,6 +161,17 @@ func (l *liqo) gateway(ctx context.Context, g client.Object, role string, ref co
 		}
 	}
 	return l.connect(ctx, d)
+}
+
+// writeKeysVolume writes the volume with the keys anew, as Liqo does: without a mode that the template has.
+func writeKeysVolume(rendered map[string]any, secret string) {
+	volumes, _, _ := unstructured.NestedFieldNoCopy(rendered, "deployment", "spec", "template", "spec", "volumes")
+	list, _ := volumes.([]any)
+	for i, v := range list {
+		if v.(map[string]any)["name"] == "wireguard-config" {
+			list[i] = map[string]any{"name": "wireguard-config", "secret": map[string]any{"secretName": secret}}
+		}
+	}
 }
 
 // mark gives an object the owner and the labels that Liqo gives it.
@@ -174,6 +186,7 @@ func mark(o, owner client.Object) {
 	labels := o.GetLabels()
 	labels[networkingv1beta1.LabelManaged] = "true"
 	if _, keys := o.(*corev1.Secret); keys {
+		o.GetOwnerReferences()[0].Controller = nil
 		labels[networkingv1beta1.LabelGatewayResource] = "true"
 	}
 	if id := owner.GetLabels()[networkingv1beta1.LabelRemoteClusterID]; id != "" {

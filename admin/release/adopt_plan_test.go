@@ -301,7 +301,9 @@ func TestAdoptedTemplate(t *testing.T) {
 				slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--ping-loss-threshold") }) {
 				t.Errorf("what Liqo's containers were told: %v", c.Args)
 			}
-			if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == "wireguard-config" && v.Secret != nil }) || len(pod.Volumes) != 2 {
+			if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
+				return v.Name == "wireguard-config" && v.Secret != nil && v.Secret.DefaultMode == nil
+			}) || len(pod.Volumes) != 2 {
 				t.Errorf("volumes %+v", pod.Volumes)
 			}
 			labels, _ := table(got.Object, pathPodLabels)

@@ -79,11 +79,24 @@ func adoptedTemplate(name string, theirs, ours *unstructured.Unstructured) (*uns
 			pod[field] = v
 		}
 	}
+	dropKeysMode(pod)
 	if more, _ := own["imagePullSecrets"].([]any); len(more) > 0 {
 		secrets, _ := pod["imagePullSecrets"].([]any)
 		pod["imagePullSecrets"] = append(secrets, more...)
 	}
 	return copied, onePod(copied)
+}
+
+// dropKeysMode leaves out the mode of the keys, which Liqo's controllers ignore: if ours set it, they would replace the pod
+// when they take over the network.
+func dropKeysMode(pod map[string]any) {
+	volumes, _ := pod["volumes"].([]any)
+	for _, v := range volumes {
+		volume, _ := v.(map[string]any)
+		if keys, ok := volume["secret"].(map[string]any); ok {
+			delete(keys, "defaultMode")
+		}
+	}
 }
 
 // dropTunnelPort leaves out the port of our container that is .Spec.Endpoint.Port: Liqo's controllers render none where

@@ -135,8 +135,10 @@ func (g *takeoverGatherer) read(ctx context.Context, chart *Chart, values Values
 	if f.tables, err = g.tables(); err != nil {
 		return err
 	}
-	f.wanted, err = ourCRDs()
-	return err
+	if f.wanted, err = ourCRDs(); err != nil {
+		return err
+	}
+	return g.readObjects(ctx)
 }
 
 // agentsEnded tells whether Liqo's node agents were ended, and not only for a moment.

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
@@ -45,6 +46,8 @@ type takeoverFacts struct {
 	routes    []networkingv1beta1.RouteConfiguration
 	// live are the CRDs of the cluster that are of the network, wanted those of this program, by name.
 	live, wanted map[string]apiextensionsv1.CustomResourceDefinition
+	// objects are those of the CRDs of which live has fields that wanted lacks.
+	objects map[string][]unstructured.Unstructured
 	// tables are those that an earlier takeover named.
 	tables []string
 }
@@ -118,11 +121,8 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 			continue
 		}
 		p.originals = append(p.originals, live)
-		for version, schema := range schemasOf(&live) {
-			if lost := unknownFields(schema, schemasOf(&ours)[version], ""); len(lost) > 0 {
-				slices.Sort(lost)
-				add("CRD %s of Liqo has fields that this program does not know, and objects would lose them (%s): use a newer liqoctl", name, sample(lost))
-			}
+		if lost := usedFields(f.objects[name], lostFields(&live, &ours)); len(lost) > 0 {
+			add("CRD %s of Liqo has fields that this program does not know, and objects would lose them (%s): use a newer liqoctl", name, sample(lost))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.wanted)) {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -67,6 +68,16 @@ func handable(t *testing.T) takeoverFacts {
 	return f
 }
 
+func TestUsedFields(t *testing.T) {
+	objects := []unstructured.Unstructured{{}, {Object: map[string]any{"spec": map[string]any{
+		"a": "", "none": nil, "list": []any{map[string]any{"x": int64(0)}, "text"}, "map": map[string]any{"any.key": map[string]any{"y": true}},
+	}}}}
+	paths := []string{"spec.a", "spec.b", "spec.none", "status.a", "spec.a.c", "spec.list[].x", "spec.list[].z", "spec.map{}.y", "spec.map{}.z", "spec.list[][].x"}
+	if diff := cmp.Diff([]string{"spec.a", "spec.list[].x", "spec.map{}.y"}, usedFields(objects, paths)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 // TestTakeoverPlan: what the cluster tells of the values, whose requests are refused, and which CRDs are kept.
 func TestTakeoverPlan(t *testing.T) {
 	f := handable(t)
@@ -86,6 +97,12 @@ func TestTakeoverPlan(t *testing.T) {
 	}
 	if len(p.originals) != len(f.live) {
 		t.Errorf("%d of %d CRDs are kept", len(p.originals), len(f.live))
+	}
+	future := f.live["ips.ipam.liqo.io"]
+	future.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["colour"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	f.objects = map[string][]unstructured.Unstructured{"ips.ipam.liqo.io": {{Object: map[string]any{"spec": map[string]any{"ip": "10.0.0.1"}}}}}
+	if _, err = f.plan(false); err != nil {
+		t.Errorf("a field of the future that no object has: %v", err)
 	}
 	ours := f.live["networks.ipam.liqo.io"]
 	ours.Annotations = map[string]string{AnnotationVersion: "v1"}
@@ -145,6 +162,7 @@ func TestTakeoverRefused(t *testing.T) {
 		{"a field of the future", func(f *takeoverFacts) {
 			d := f.live["ips.ipam.liqo.io"]
 			d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["colour"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+			f.objects = map[string][]unstructured.Unstructured{"ips.ipam.liqo.io": {{}, {Object: map[string]any{"spec": map[string]any{"colour": "red"}}}}}
 		}, "CRD ips.ipam.liqo.io of Liqo has fields that this program does not know, and objects would lose them (spec.colour)"},
 	} {
 		f := handable(t)

@@ -87,9 +87,9 @@ func peeringRows(s *survey.Cluster, peers []*survey.Peer) []peeringRow {
 	for _, p := range peers {
 		row := peeringRow{ID: p.ID, Namespace: p.Namespace, Role: s.Role(p)}
 		if conf := p.Configuration; conf != nil {
-			row.PodCIDR, row.Created = conf.Spec.Remote.CIDR.Pod, conf.CreationTimestamp.Time
+			row.PodCIDR, row.Created = onePrefix(conf.Spec.Remote.CIDR.Pod), conf.CreationTimestamp.Time
 			if conf.Status.Remote != nil {
-				row.RemappedTo = inShape(conf.Status.Remote.CIDR.Pod, conf.Spec.Remote.CIDR.Pod)
+				row.RemappedTo = onePrefix(conf.Status.Remote.CIDR.Pod)
 			}
 		}
 		if g := p.Gateway; g != nil {
@@ -153,9 +153,12 @@ func stateText(v networkingv1beta1.ConnectionValue) string {
 	return console.Caution(string(v))
 }
 
-// inShape shows what stands for a prefix in the form in which that is written: a status has lists only, and whoever wrote one
-// prefix as a string reads one.
-func inShape(status, spec networkingv1beta1.CIDRs) networkingv1beta1.CIDRs {
-	status.Scalar = spec.Scalar && len(status.List) == 1
-	return status
+// onePrefix shows a list of one prefix as that prefix, as most peerings have one.
+func onePrefix(c networkingv1beta1.CIDRs) networkingv1beta1.CIDRs {
+	c.Scalar = len(c.List) == 1
+	return c
+}
+
+func onePrefixes(c networkingv1beta1.ClusterCIDR) networkingv1beta1.ClusterCIDR {
+	return networkingv1beta1.ClusterCIDR{Pod: onePrefix(c.Pod), External: onePrefix(c.External)}
 }

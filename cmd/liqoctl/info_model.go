@@ -277,11 +277,10 @@ func peerInfoOf(s *survey.Cluster, p *survey.Peer) peerInfo {
 		i.Network.Alerts = append(i.Network.Alerts, a.String())
 	}
 	if c := p.Configuration; c != nil {
-		i.Network.CIDRs.Remote = c.Spec.Remote.CIDR
+		i.Network.CIDRs.Remote = onePrefixes(c.Spec.Remote.CIDR)
 		if c.Status.Remote != nil {
-			i.Network.CIDRs.Remapped = &networkingv1beta1.ClusterCIDR{
-				Pod: inShape(c.Status.Remote.CIDR.Pod, c.Spec.Remote.CIDR.Pod), External: inShape(c.Status.Remote.CIDR.External, c.Spec.Remote.CIDR.External),
-			}
+			remapped := onePrefixes(c.Status.Remote.CIDR)
+			i.Network.CIDRs.Remapped = &remapped
 		}
 	}
 	i.Network.Gateway = peerGateway{Address: []string{}, Role: gatewayRole(p)}
