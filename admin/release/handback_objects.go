@@ -13,6 +13,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // Before Liqo's controllers start again, objects become such as they can read, and what they would have removed meanwhile goes.
@@ -141,6 +142,6 @@ func madeByOurs(o client.Object) bool {
 	_, ofGateway := o.GetLabels()[networkingv1beta1.LabelGatewayName]
 	return hashed && (ofGateway || slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
 		group, _, _ := strings.Cut(r.APIVersion, "/")
-		return ofNetwork(group)
+		return kinds.OfNetwork(group)
 	}))
 }
