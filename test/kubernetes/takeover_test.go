@@ -17,10 +17,10 @@ const keptFields = `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.me
 	`{.spec.cidr} {.spec.interface} {.spec.ip} {.status.cidr} {.status.ip} {.status.ipMappings} {.status.remote} {.status.endpoint.port} {.data}{"\n"}{end}`
 
 // TestTakenOver lets the network of a cluster change hands below traffic: from Liqo to
-// Sluice, first the gateway and then the rest, and back. The peer has Sluice. Pods of each
-// cluster run in the other one all the time, and more come at each step. How long the
+// Sluice, first the gateway and then the rest, and back. The peer has Sluice. How long the
 // network is silent is told and not judged: this runs beside much else, and links of kind
-// tun, which nodes without Geneve have, pause while one agent takes the other's place.
+// tun, which nodes without Geneve have, pause while one agent takes the other's place. With
+// -kubernetes.long pods of each cluster run in the other one, and more come at each step.
 func TestTakenOver(t *testing.T) {
 	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}})
 	defer w.explain(t)
@@ -28,10 +28,16 @@ func TestTakenOver(t *testing.T) {
 	values := []string{"--set", "authentication.enabled=true", "--set", "offloading.enabled=true"}
 	w.liqoctl(t, reachableArgs(w.a, values...)...)
 	w.installLiqo(t, w.b, values...)
-	w.peerBothWays(t)
+	if *long {
+		w.peerBothWays(t)
+	} else {
+		w.connect(t)
+	}
 	w.playAgents(t, w.b)
 	f := newFaults(t, w)
-	f.offload(t)
+	if *long {
+		f.offload(t)
+	}
 	x := startTraffic(t, f.paths(t)...)
 	defer x.end()
 	before, above, pod := f.kept(t), f.above(t), f.gatewayPod(t)
@@ -48,7 +54,9 @@ func TestTakenOver(t *testing.T) {
 		{name: "the network is taken over", args: []string{"install", "--adopt", "--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR}, check: f.takenOver},
 		{name: "again", args: []string{"install", "--adopt"}, check: func(t *testing.T) {
 			f.takenOver(t)
-			f.anotherNode(t)
+			if *long {
+				f.anotherNode(t)
+			}
 		}},
 		{
 			name: "the network is given back", args: []string{"uninstall", "--hand-back"}, check: f.givenBack,
@@ -85,8 +93,10 @@ func TestTakenOver(t *testing.T) {
 			if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(f.kept(t), "\n")); diff != "" {
 				t.Errorf("changed (-before +after):\n%s", diff)
 			}
-			above = f.sameAbove(t, above, step.replaced)
-			f.newOffloaded(t, 1)
+			if *long {
+				f.sameAbove(t, above)
+				f.newOffloaded(t, 1)
+			}
 			if step.check != nil {
 				step.check(t)
 			}
