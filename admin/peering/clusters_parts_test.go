@@ -42,8 +42,8 @@ func testObjects(t *testing.T, local, remote *side) {
 		var c networkingv1beta1.Configuration
 		s.Read(t, s.namespace, s.peer, &c)
 		want := networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{
-			Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}},
-			External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}},
+			Pod:      networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true},
+			External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}, Scalar: true},
 		}}
 		if diff := cmp.Diff(want, c.Spec.Remote); diff != "" {
 			t.Errorf("Configuration of %s (-want +got):\n%s", s.peer, diff)

@@ -30,10 +30,28 @@ func (e *end) readNetwork() *step {
 			if errors.Is(err, ErrNotReady) {
 				return err.Error(), nil
 			}
+			if err == nil {
+				err = e.spell(ctx)
+			}
 			return "", err
 		},
 		clues: e.controllerClues,
 	}
+}
+
+// spell writes the CIDRs of the cluster as lists where Liqo runs at either end: its CRD and its tools know nothing else.
+// Elsewhere one stands as a string, as in the documents.
+func (e *end) spell(ctx context.Context) error {
+	for _, x := range []*end{e, e.peer} {
+		liqo, err := x.hasLiqo(ctx)
+		if err != nil {
+			return err
+		}
+		if liqo {
+			e.network.CIDR.Pod.Scalar, e.network.CIDR.External.Scalar = false, false
+		}
+	}
+	return nil
 }
 
 // configure tells the cluster the network of its peer.

@@ -72,6 +72,12 @@ func TestNetworkOfLiqo(t *testing.T) {
 		if got := space.Labels[labelEnforce]; got != tt.enforce || space.Labels[networkingv1beta1.LabelTenantNamespace] != "true" {
 			t.Errorf("labels %v, want %s=%q", space.Labels, labelEnforce, tt.enforce)
 		}
+		for _, e := range p {
+			e.network.CIDR.Pod = networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true}
+			if err := e.spell(t.Context()); err != nil || e.network.CIDR.Pod.Scalar != (tt.enforce != "") {
+				t.Errorf("%s: %+v, %v", e.id, e.network, err)
+			}
+		}
 		if got, err := p[1].strayKeys(t.Context(), "liqo-tenant-rome", nil); err != nil || !slices.Equal(got, []string{"gw-other"}) {
 			t.Errorf("stray keys %v, %v", got, err)
 		}

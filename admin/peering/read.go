@@ -36,7 +36,7 @@ func LocalNetwork(ctx context.Context, c *access.Cluster) (networkingv1beta1.Clu
 	return own, nil
 }
 
-// ownNetwork is what the Networks of an installation say of its CIDRs: as lists, for Liqo's CRD has no strings.
+// ownNetwork is what the Networks of an installation say of its CIDRs.
 func ownNetwork(namespace string, networks []ipamv1alpha1.Network) (own networkingv1beta1.ClusterConfig, err error) {
 	for _, part := range []struct {
 		networkType string
@@ -59,6 +59,7 @@ func ownNetwork(namespace string, networks []ipamv1alpha1.Network) (own networki
 			return networkingv1beta1.ClusterConfig{}, fmt.Errorf("there is no Network with the label %s=%s in namespace %s: %w: the controllers create it once the installation is complete",
 				ipamv1alpha1.LabelNetworkType, part.networkType, namespace, ErrNotReady)
 		}
+		part.into.Scalar = len(part.into.List) == 1
 	}
 	return own, nil
 }

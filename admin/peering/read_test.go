@@ -25,8 +25,8 @@ func TestOwnNetwork(t *testing.T) {
 		want     string
 		wantErr  string
 	}{
-		{name: "one each", networks: []ipamv1alpha1.Network{external, pod}, want: `["10.243.0.0/16"] ["10.70.0.0/16"]`},
-		{name: "several", networks: []ipamv1alpha1.Network{pod, external, more}, want: `["10.243.0.0/16","fd00::/48"] ["10.70.0.0/16"]`},
+		{name: "one each", networks: []ipamv1alpha1.Network{external, pod}, want: `"10.243.0.0/16" "10.70.0.0/16"`},
+		{name: "several", networks: []ipamv1alpha1.Network{pod, external, more}, want: `["10.243.0.0/16","fd00::/48"] "10.70.0.0/16"`},
 		{name: "none", networks: []ipamv1alpha1.Network{pod}, wantErr: "there is no Network with the label ipam.liqo.io/network-type=external-cidr in namespace liqo: not ready yet"},
 		{name: "one without prefix", networks: []ipamv1alpha1.Network{pod, network("external-cidr", "external-cidr", "")}, wantErr: "the status of Network liqo/external-cidr has no prefix: not ready yet: see 'kubectl -n liqo describe network external-cidr'"},
 	} {

@@ -9,10 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/release"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
@@ -27,7 +29,7 @@ func testTakeOverAway(t *testing.T, s *takeoverSite) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), controlplanetest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*controlplanetest.Patience)
 		defer cancel()
 		if _, err := p.Run(ctx, func(e progress.Event) {
 			s.tell(e)
@@ -49,10 +51,12 @@ func testTakeOverAway(t *testing.T, s *takeoverSite) {
 	s.leaves("node-2", why)
 	s.kubelet.SetAway(t, "node-2", false)
 	s.agentReady("liqo-fabric", 2)
+	s.said("node-2", metav1.ConditionFalse)
 	if diff := cmp.Diff([]string{"node node-2: " + why}, run(release.Options{})); diff != "" {
 		t.Errorf("warnings (-want +got)\n%s", diff)
 	}
 	s.leaves("node-2", "")
+	s.said("node-2", metav1.ConditionTrue)
 	if w := run(release.Options{}); len(w) > 0 {
 		t.Errorf("warnings %q", w)
 	}
@@ -69,7 +73,7 @@ func testHandBackAway(t *testing.T, s *takeoverSite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*controlplanetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*controlplanetest.Patience)
 	defer cancel()
 	if _, err := o.Run(ctx, s.tell); err != nil {
 		t.Fatal(err)
@@ -102,6 +106,21 @@ func testHandBackAway(t *testing.T, s *takeoverSite) {
 	}
 	s.kubelet.SetAway(t, "node-2", false)
 	s.agentReady("liqo", 2)
+}
+
+// said waits until an agent says whether it has replaced Liqo's.
+func (s *takeoverSite) said(node string, replaced metav1.ConditionStatus) {
+	s.t.Helper()
+	controlplanetest.Eventually(s.t, "the condition LiqoReplaced of "+node, func(ctx context.Context) error {
+		var n networkingv1beta1.InternalNode
+		if err := s.Get(ctx, "", node, &n); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(n.Status.Conditions, string(networkingv1beta1.ConditionLiqoReplaced)); c == nil || c.Status != replaced {
+			return fmt.Errorf("it is %+v, want %s", c, replaced)
+		}
+		return nil
+	})
 }
 
 // agentReady waits until the node agents of a namespace are ready on so many nodes.

@@ -76,7 +76,7 @@ func (s *takeoverSite) until(prepare func() (runner, error), text string) {
 	if err != nil {
 		s.t.Fatalf("up to %q: %v", text, err)
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), controlplanetest.Patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 3*controlplanetest.Patience)
 	defer cancel()
 	told := false
 	err = run(ctx, func(e progress.Event) {

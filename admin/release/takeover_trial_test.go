@@ -41,7 +41,7 @@ func testImages(t *testing.T, s *takeoverSite) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), controlplanetest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*controlplanetest.Patience)
 		_, err = o.Run(ctx, func(e progress.Event) {
 			s.tell(e)
 			if strings.Contains(e.Text, tt.until) {

@@ -47,9 +47,10 @@ then shows the CIDRs by which this cluster reaches them.
 	return cmd
 }
 
-// cidrs reads the values of a flag.
+// cidrs reads the values of a flag. One stands as a string, as in the documents,
+// more as a list.
 func cidrs(flag string, values []string) (networkingv1beta1.CIDRs, error) {
-	var list networkingv1beta1.CIDRs
+	list := networkingv1beta1.CIDRs{Scalar: len(values) == 1}
 	for _, v := range values {
 		if _, err := cidr.Parse(v); err != nil {
 			return list, fmt.Errorf("--%s: %w", flag, err)

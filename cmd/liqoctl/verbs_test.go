@@ -119,16 +119,14 @@ metadata:
 spec:
   remote:
     cidr:
-      external:
-      - 10.70.0.0/16
-      pod:
-      - 10.243.0.0/16
+      external: 10.70.0.0/16
+      pod: 10.243.0.0/16
 `
 
 func testGenerateConfiguration(t *testing.T, r *rome) {
 	r.liqoctl(t, "generate", "configuration").want(t, "YAML is the default", romesNetwork, "")
 	got := r.liqoctl(t, "generate", "config", "-o", "json")
-	if !regexp.MustCompile(`"pod": \[\s*"10.243.0.0/16"\s*\]`).MatchString(got.stdout) {
+	if !strings.Contains(got.stdout, `"pod": "10.243.0.0/16"`) {
 		t.Errorf("as JSON: %+v", got)
 	}
 	r.liqoctl(t, "generate", "configuration", "--global-labels", "team=net").want(t, "with labels of the user",
@@ -263,7 +261,7 @@ func testGet(t *testing.T, r *rome) {
 		}
 		return nil
 	})
-	table("Configurations", "NAME DESIRED POD CIDR REMAPPED POD CIDR AGE\nmilan [\"10.243.0.0/16\"] 10.71.0.0/16 AGE", "get", "configurations")
+	table("Configurations", "NAME DESIRED POD CIDR REMAPPED POD CIDR AGE\nmilan 10.243.0.0/16 10.71.0.0/16 AGE", "get", "configurations")
 	table("GatewayClients of all namespaces", "NAMESPACE NAME TEMPLATE NAME IP PORT AGE\nturin client wireguard-client gw.example.org 32009 AGE", "get", "gwc", "-A")
 	table("peerings of one namespace", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE\nturin Client Connecting - - AGE", "get", "peerings", "-n", "turin")
 	table("peerings of all namespaces", "PEER GATEWAY STATUS POD CIDR REMAPPED POD CIDR AGE\nmilan Server Connecting 10.243.0.0/16 10.71.0.0/16 AGE\nturin Client Connecting - - AGE", "get", "peerings", "-n", "turin", "-A")
