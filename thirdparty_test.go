@@ -22,7 +22,7 @@ const (
 )
 
 // wireguardAdded are the files of ours in it.
-var wireguardAdded = []string{"device/direct.go", "device/direct_test.go"}
+var wireguardAdded = []string{"device/direct.go", "device/direct_test.go", "device/direct_upstream_test.go"}
 
 // TestThirdParty: the copy of wireguard-go is of the version that go.mod requires, and but
 // for the files that we added it is what its authors publish.

@@ -169,6 +169,7 @@ type nodeWriter struct {
 	heads        [][headLen]byte
 	arena        []byte // unused rest
 	memory       []byte // the whole arena
+	sent         burst
 }
 
 func newNodeWriter(f *Forwarder, loop int, write func([]underlay.Datagram) (int, error)) *nodeWriter {
@@ -234,9 +235,7 @@ func (w *nodeWriter) encapsulate(t *nodeTunnel, e geneve.Encapsulation, dst neig
 	w.datagrams = append(w.datagrams, underlay.Datagram{
 		Addr: t.remote(), Local: t.local(), ECN: ecn, Head: head, Body: body,
 	})
-	sent := &t.state.sent[w.loop]
-	sent.packets.Add(1)
-	sent.bytes.Add(uint64(len(body)))
+	w.sent.add(&t.state.sent[w.loop].traffic, len(body))
 }
 
 // flush sends what was collected and takes back all space.
@@ -252,6 +251,7 @@ func (w *nodeWriter) transmit() {
 		if l, on := w.captureBatch(); on {
 			l.departing(w.datagrams)
 		}
+		w.sent.end()
 		_, _ = w.write(w.datagrams)
 		w.datagrams = w.datagrams[:0]
 	}

@@ -54,7 +54,7 @@ func (f *egressLoop) ReadPackets(bufs [][]byte, sizes []int, offset int) (n, own
 func (f *egressLoop) egressBatch(out *tunnelBatch) {
 	s, r, now := f.snap.Load(), &f.reader, f.clock()
 	l, capturing := f.captureBatch()
-	before := out.n
+	before, forwarded := out.n, 0
 	for !out.full() {
 		if r.cutting != cutNothing {
 			r.resume(out)
@@ -68,7 +68,11 @@ func (f *egressLoop) egressBatch(out *tunnelBatch) {
 			l.arrived(s, d.bytes, d.from.Addr)
 		}
 		v := f.egress(s, d, out, now)
-		f.count.verdicts[v].Add(1)
+		if v == Forwarded {
+			forwarded++
+		} else {
+			f.count.verdicts[v].Add(1)
+		}
 		if v.Dropped() && f.dropped.Wants(egressKind(v), now) {
 			f.keepEgress(s, d, v)
 		}
@@ -76,8 +80,13 @@ func (f *egressLoop) egressBatch(out *tunnelBatch) {
 			l.egressed(s, d.bytes, d.from.Addr, v)
 		}
 	}
+	f.received.end()
+	bytes := 0
+	for _, n := range out.sizes[before:out.n] {
+		bytes += n
+	}
+	f.count.forwarded(forwarded, out.n-before, bytes)
 	f.replies.flush()
-	f.count.forwarded(out.n-before, out.sizes[before:out.n])
 }
 
 // egress carries one datagram from a node towards the peer. It allocates
@@ -95,7 +104,7 @@ func (f *egressLoop) egress(s *snapshot, d datagram, out *tunnelBatch, now int64
 	if h.OAM { // RFC 8926 section 3.4: a control packet is not for forwarding
 		return DropControl
 	}
-	t.count(f.index, len(d.bytes))
+	f.received.add(&t.state.received[f.index].traffic, len(d.bytes))
 	from := origin{underlay: src, local: f.reader.local(d.from.Local), encapsulation: h.Encapsulation}
 	ip, v := f.deframe(s, t, &from, payload, now)
 	if v != Forwarded {

@@ -25,24 +25,27 @@ func (f *ingressLoop) WritePackets(bufs [][]byte, ecn []uint8, offset int, turn 
 	f.turn = turn
 	s, now, w := f.snap.Load(), f.clock(), f.toNodes
 	l, capturing := f.captureBatch()
+	forwarded, bytes := 0, 0
 	for i, b := range bufs {
 		outer := uint8(packet.NotECT)
 		if i < len(ecn) {
 			outer = ecn[i]
 		}
 		v := f.ingress(s, b[offset:], outer, w, now)
-		f.count.verdicts[v].Add(1)
+		if v == Forwarded {
+			forwarded++
+			bytes += len(b) - offset
+		} else {
+			f.count.verdicts[v].Add(1)
+		}
 		if v.Dropped() && f.dropped.Wants(ingressKind(v), now) {
 			f.keepIngress(b[offset:], v)
-		}
-		if v == Forwarded {
-			f.count.packets.Add(1)
-			f.count.bytes.Add(uint64(len(b) - offset))
 		}
 		if capturing {
 			l.ingressed(b[offset:], v)
 		}
 	}
+	f.count.forwarded(forwarded, forwarded, bytes)
 	w.flush()
 }
 

@@ -3,6 +3,7 @@ package dataplane_test
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -67,20 +68,21 @@ func TestIngressLoopsKeepTheOrderOfFlows(t *testing.T) {
 }
 
 // What depends on packets before it waits for its turn: sending, fragments by the first of
-// their datagram, and what is for the gateway itself. Nothing else does.
+// their datagram, and what is for the gateway itself. Nothing else does. Counted is what is dropped,
+// and what is forwarded once the whole batch is judged.
 func TestIngressLoopsWaitForTheirTurn(t *testing.T) {
 	answer := dataplanetest.Build(dataplanetest.Packet{Src: port(remoteOutside, 53), Dst: port(unknownIP, 1000), Payload: randomBytes(4, 3000)})
 	fragments := fragmentsOf(answer, 1300)
-	plain := udpOf(remoteOutside, localPod, 64)
+	plain, nowhere := udpOf(remoteOutside, localPod, 64), udpOf(remoteOutside, netip.MustParseAddr("8.8.8.8"), 64)
 	ping := echoRequest(peerTunnelIP, tunnelIP)
 	for name, tt := range map[string]struct {
 		first, second [][]byte
 		written       int // of both
-		judged        int // of the second, before its turn
+		counted       int // of the second, before its turn
 	}{
 		"sending":       {[][]byte{plain}, [][]byte{plain, plain}, 3, 2},
-		"fragments":     {fragments[:1], append([][]byte{plain}, fragments[1:]...), 1 + len(fragments), 1},
-		"for ourselves": {[][]byte{ping}, [][]byte{plain, ping}, 1, 1},
+		"fragments":     {fragments[:1], slices.Concat([][]byte{plain, nowhere}, fragments[1:], [][]byte{nowhere}), 1 + len(fragments), 1},
+		"for ourselves": {[][]byte{ping}, [][]byte{plain, nowhere, ping, nowhere}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReplays(t, 2, firstNodeHasAll)
@@ -94,15 +96,15 @@ func TestIngressLoopsWaitForTheirTurn(t *testing.T) {
 				writers[1].WritePackets(headroom(tt.second), nil, offset, func() { waits <- struct{}{}; <-turn })
 			}()
 			<-waits
-			if n := r.forwarder.IngressCounts().Verdicts; n != uint64(tt.judged) || r.written != 0 {
-				t.Errorf("%d packets are judged, want %d, and %d sent", n, tt.judged, r.written)
+			if n := r.forwarder.IngressCounts().Verdicts; n != uint64(tt.counted) || r.written != 0 {
+				t.Errorf("%d packets are counted, want %d, and %d sent", n, tt.counted, r.written)
 			}
 			writers[0].WritePackets(headroom(tt.first), nil, offset, atOnce)
 			close(turn)
 			<-ended
 			want := uint64(len(tt.first) + len(tt.second))
 			v := r.forwarder.Status().Ingress.Verdicts
-			if r.written != tt.written || v["Forwarded"]+v["Delivered"] != want {
+			if r.written != tt.written || v["Forwarded"]+v["Delivered"]+v["DropNoMapping"] != want {
 				t.Errorf("%d datagrams, want %d: %v", r.written, tt.written, v)
 			}
 		})

@@ -9,13 +9,14 @@ import "github.com/sluice-net/sluice/underlay"
 // others may read.
 type egressLoop struct {
 	*Forwarder
-	_       [64]byte // what one loop writes is in no cache line of another one
-	index   int      // in Forwarder.loops
-	socket  Underlay
-	reader  nodeReader
-	replies *nodeWriter // by socket: none of them waits
-	count   counters
-	_       [64]byte
+	_        [64]byte // what one loop writes is in no cache line of another one
+	index    int      // in Forwarder.loops
+	socket   Underlay
+	reader   nodeReader
+	received burst
+	replies  *nodeWriter // by socket: none of them waits
+	count    counters
+	_        [64]byte
 }
 
 func newEgressLoop(f *Forwarder, index int, socket Underlay) *egressLoop {

@@ -46,31 +46,49 @@ type nodeState struct {
 	sent     []sent
 }
 
-// received is written by one egress loop for each packet, and fills a cache line, which no
-// other loop writes.
+// received is written by one egress loop, and fills a cache line, which no other loop writes.
 type received struct {
-	packets, bytes atomic.Uint64
-	last           atomic.Int64 // when it was accepted, on the forwarder's clock; zero: never
-	_              [64 - 3*8]byte
+	traffic
+	last atomic.Int64 // when it was accepted, on the forwarder's clock; zero: never
+	_    [64 - 3*8]byte
 }
 
-// sent is written by one ingress loop for each packet, likewise, and for what is rare by others.
+// sent is written by one ingress loop, likewise, and for what is rare by others.
 type sent struct {
-	packets, bytes atomic.Uint64
-	_              [64 - 2*8]byte
+	traffic
+	_ [64 - 2*8]byte
+}
+
+type traffic struct{ packets, bytes atomic.Uint64 }
+
+// burst is what passes, one after another, of one node: it is counted once.
+type burst struct {
+	of             *traffic
+	packets, bytes uint64
+}
+
+func (b *burst) add(of *traffic, bytes int) {
+	if of != b.of {
+		b.end()
+		b.of = of
+	}
+	b.packets++
+	b.bytes += uint64(bytes)
+}
+
+// end counts it.
+func (b *burst) end() {
+	if b.packets > 0 {
+		b.of.packets.Add(b.packets)
+		b.of.bytes.Add(b.bytes)
+		b.packets, b.bytes = 0, 0
+	}
 }
 
 func newNodeState(loops int) *nodeState {
 	st := &nodeState{received: make([]received, loops), sent: make([]sent, loops)}
 	st.encapsulation.Store(uint32(geneve.Geneve))
 	return st
-}
-
-// count notes a datagram that belongs to the tunnel.
-func (t *nodeTunnel) count(loop, bytes int) {
-	r := &t.state.received[loop]
-	r.packets.Add(1)
-	r.bytes.Add(uint64(bytes))
 }
 
 // lastSeen is when something of the node was last accepted, on the forwarder's clock; zero:
@@ -106,7 +124,9 @@ func (t *nodeTunnel) learn(loop int, from origin, now int64) {
 	if m := macBits(from.mac); m != 0 && m != st.mac.Load() {
 		st.mac.Store(m)
 	}
-	st.received[loop].last.Store(now)
+	if last := &st.received[loop].last; last.Load() != now { // as it is for most of a batch
+		last.Store(now)
+	}
 }
 
 // origin is how a datagram came.

@@ -92,7 +92,7 @@ func (d *Direct) Ready(bufs [][]byte, sizes []int) bool {
 		return false
 	}
 	d.keypair = d.peer.keypairs.Current()
-	return d.keypair != nil && d.keypair.sendNonce.Load() < RejectAfterMessages-uint64(d.count) && time.Since(d.keypair.created) < RejectAfterTime
+	return d.keypair != nil && d.keypair.sendNonce.Load() <= RejectAfterMessages-uint64(d.count) && time.Since(d.keypair.created) < RejectAfterTime
 }
 
 // Send seals the packets for which Ready was asked last, in place, and sends them. Where a
@@ -101,7 +101,7 @@ func (d *Direct) Ready(bufs [][]byte, sizes []int) bool {
 func (d *Direct) Send(bufs [][]byte, sizes []int) {
 	peer, keypair := d.peer, d.keypair
 	end := keypair.sendNonce.Add(uint64(d.count))
-	if end >= RejectAfterMessages {
+	if end > RejectAfterMessages {
 		return // ExpireCurrentKeypairs was faster
 	}
 	counter := end - uint64(d.count)
