@@ -41,6 +41,7 @@ func limitOptions(c *lab.Cluster) loops.Options {
 		Internal:     c.Internal, NodeInternal: n.Internal,
 		Remote: []nat.Mapping{{Inside: c.RemotePod, Outside: netip.MustParsePrefix(lab.PodCIDR)}},
 		MTU:    c.MTU,
+		Pprof:  pprofAddress(),
 	}
 }
 

@@ -165,7 +165,9 @@ func (p *path) distribution(name string, took []time.Duration) {
 // loaded pings while a stream takes half of what the path carries.
 func (p *path) loaded() {
 	m := lab.Iperf{To: p.to(), Duration: duration(), Bitrate: fmt.Sprintf("%.0f", p.half)}
+	wait := p.profile("loaded", m.Duration)
 	p.during(m, "loaded", func() { p.ping("loaded", int(m.Duration/(3*time.Millisecond))) })
+	wait()
 }
 
 // during runs fn while iperf3 does, which has to last longer, and returns the

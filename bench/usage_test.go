@@ -20,6 +20,14 @@ var profiles = flag.String("profile", "", "directory for processor profiles of g
 // profiler is where our programs offer profiles with -profile.
 const profiler = "127.0.0.1:6060"
 
+// pprofAddress is where a program offers them in this run; "" is nowhere.
+func pprofAddress() string {
+	if *profiles == "" {
+		return ""
+	}
+	return profiler
+}
+
 func profilerArgs() []string {
 	if *profiles == "" {
 		return nil

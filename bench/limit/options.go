@@ -17,6 +17,8 @@ type Options struct {
 	Remote                   []nat.Mapping
 	MTU                      int
 	SendKey, ReceiveKey      Key
+	// Pprof is where the program offers profiles; "" is nowhere.
+	Pprof string
 }
 
 // Config returns the Config.

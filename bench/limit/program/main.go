@@ -8,6 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	_ "net/http/pprof" // for -profile
 	"os"
 	"os/signal"
 	"runtime"
@@ -36,12 +38,15 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	// Two threads in loops, and one for signals. There is nothing to collect.
+	// Two threads in loops, and one for signals and profiles. There is nothing to collect.
 	runtime.GOMAXPROCS(3)
 	debug.SetGCPercent(-1)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cfg.Alone = true
+	if o.Pprof != "" {
+		go func() { fmt.Fprintln(os.Stderr, "limit:", http.ListenAndServe(o.Pprof, nil)) }()
+	}
 	g, err := limit.New(cfg)
 	if err != nil {
 		return err
