@@ -1,6 +1,7 @@
 package device
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -168,16 +169,24 @@ func (d *Direct) sendBuffers(peer *Peer) error {
 // route returns the peer that all packets are for, nil if there is not one, and how
 // many there are.
 func (d *Direct) route(bufs [][]byte, sizes []int) (peer *Peer, n int) {
+	var last []byte // the destination that peer was found for
 	for i, size := range sizes {
 		if size < 1 {
 			continue
 		}
-		to := d.Peer(bufs[i][MessageTransportHeaderSize:][:size])
-		if to == nil || n > 0 && to != peer {
+		dst := destination(bufs[i][MessageTransportHeaderSize:][:size])
+		if dst == nil {
 			return nil, 0
 		}
-		peer = to
 		n++
+		if bytes.Equal(dst, last) {
+			continue // the lookup costs more than this: most of a batch belongs to one flow
+		}
+		to := d.device.allowedips.Lookup(dst)
+		if to == nil || last != nil && to != peer {
+			return nil, 0
+		}
+		peer, last = to, dst
 	}
 	return peer, n
 }
@@ -185,11 +194,19 @@ func (d *Direct) route(bufs [][]byte, sizes []int) (peer *Peer, n int) {
 // Peer returns the peer that has the destination of a packet in its allowed IPs, nil if
 // none has.
 func (d *Direct) Peer(packet []byte) *Peer {
+	if dst := destination(packet); dst != nil {
+		return d.device.allowedips.Lookup(dst)
+	}
+	return nil
+}
+
+// destination is the destination address of an IP packet, nil if it is none.
+func destination(packet []byte) []byte {
 	switch {
 	case len(packet) >= ipv4.HeaderLen && packet[0]>>4 == 4:
-		return d.device.allowedips.Lookup(packet[IPv4offsetDst:][:net.IPv4len])
+		return packet[IPv4offsetDst:][:net.IPv4len]
 	case len(packet) >= ipv6.HeaderLen && packet[0]>>4 == 6:
-		return d.device.allowedips.Lookup(packet[IPv6offsetDst:][:net.IPv6len])
+		return packet[IPv6offsetDst:][:net.IPv6len]
 	}
 	return nil
 }
@@ -310,6 +327,8 @@ type inboundBatch struct {
 	session *Keypair // that one
 	rxBytes uint64
 	data    bool // not keepalives alone
+	// allowed is the latest source found to be among the allowed IPs of the peer.
+	allowed []byte
 	// confirmed: a message is the first of its session, which the peer has begun.
 	confirmed bool
 }
@@ -344,8 +363,14 @@ func (d *Direct) accept(b *inboundBatch, m *opened, from Batch) bool {
 		length = int(binary.BigEndian.Uint16(packet[IPv6offsetPayloadLength:])) + ipv6.HeaderLen
 		src = packet[IPv6offsetSrc:][:net.IPv6len]
 	}
-	if length < ipv4.HeaderLen || length > len(packet) || d.device.allowedips.Lookup(src) != peer {
+	if length < ipv4.HeaderLen || length > len(packet) {
 		return false
+	}
+	if !bytes.Equal(src, b.allowed) { // see route
+		if d.device.allowedips.Lookup(src) != peer {
+			return false
+		}
+		b.allowed = src
 	}
 	d.bufs = append(d.bufs, m.message[:MessageTransportOffsetContent+length])
 	d.ecn = append(d.ecn, from.ECN(m.place))

@@ -363,6 +363,13 @@ func TestDirectReady(t *testing.T) {
 		{"a session", true, []string{"10.1.1.1", "fd00::1"}, nil},
 		{"nothing to send", false, nil, nil},
 		{"one for nobody", false, []string{"10.1.1.1", "192.0.2.1"}, nil},
+		{"for two peers", false, []string{"10.3.3.3", "10.1.1.1"}, func(p *directPair) {
+			other, err := p.NewPeer(NoisePublicKey{1})
+			if err != nil {
+				panic(err)
+			}
+			p.allowedips.Insert(netip.MustParsePrefix("10.3.3.0/24"), other)
+		}},
 		{"several, and one for nobody", false, []string{"10.1.1.1", "10.1.1.1", "192.0.2.1", "10.1.1.1"}, nil},
 		{"no session", false, []string{"10.1.1.1"}, func(p *directPair) { p.peer.keypairs.current = nil }},
 		{"an old one", false, []string{"10.1.1.1"}, func(p *directPair) { p.keys.created = time.Now().Add(-RejectAfterTime) }},
