@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package device
 
 // This file is Sluice's, as direct.go is.
