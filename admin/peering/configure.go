@@ -98,7 +98,7 @@ func (e *end) ensureNamespace(ctx context.Context) error {
 		return err
 	}
 	if liqo {
-		delete(space.Labels, labelEnforce)
+		delete(space.Labels, networkingv1beta1.LabelPodSecurity)
 	}
 	err = e.write.Create(ctx, space)
 	if apierrors.IsAlreadyExists(err) {

@@ -67,16 +67,11 @@ func (e *end) proofOfLiqo(ctx context.Context, signed map[string][]byte) (map[st
 	return proof, err
 }
 
-// judgedByLiqo tells whether Liqo's controllers have looked at a Tenant.
-func judgedByLiqo(t *authv1beta1.Tenant) bool {
-	return len(t.Status.Conditions) == 0 && t.Status.TenantNamespace != ""
-}
-
 // tenantNotReady is what a Tenant waits for. The credentials that Liqo grants say by themselves whether they are those that
 // were asked for.
 func tenantNotReady(t *authv1beta1.Tenant) (missing string, err error) {
 	what := "Tenant " + t.Name
-	if !judgedByLiqo(t) {
+	if !t.JudgedByLiqo() {
 		return notReady(what, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending, authv1beta1.ReasonEarlierRemains)
 	}
 	a := t.Status.AuthParams

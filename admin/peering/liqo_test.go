@@ -69,8 +69,8 @@ func TestNetworkOfLiqo(t *testing.T) {
 		if err := c.Client.Get(t.Context(), client.ObjectKey{Name: "liqo-tenant-rome"}, &space); err != nil {
 			t.Fatal(err)
 		}
-		if got := space.Labels[labelEnforce]; got != tt.enforce || space.Labels[networkingv1beta1.LabelTenantNamespace] != "true" {
-			t.Errorf("labels %v, want %s=%q", space.Labels, labelEnforce, tt.enforce)
+		if got := space.Labels[networkingv1beta1.LabelPodSecurity]; got != tt.enforce || space.Labels[networkingv1beta1.LabelTenantNamespace] != "true" {
+			t.Errorf("labels %v, want %s=%q", space.Labels, networkingv1beta1.LabelPodSecurity, tt.enforce)
 		}
 		for _, e := range p {
 			e.network.CIDR.Pod = networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true}

@@ -41,8 +41,6 @@ const FieldOwner = "liqoctl"
 // RoleBindings that were made here. Only those are deleted again.
 const LabelManagedBy = "app.kubernetes.io/managed-by"
 
-const labelEnforce = "pod-security.kubernetes.io/enforce"
-
 // Metadata is what the objects of a peering have in common.
 type Metadata struct {
 	// Name is the object's; empty: one made of RemoteClusterID.
@@ -79,7 +77,7 @@ func NewTenantNamespace(m Metadata) *corev1.Namespace {
 		ObjectMeta: m.of(TenantNamespaceName(m.RemoteClusterID), map[string]string{
 			networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue,
 			LabelManagedBy:                         FieldOwner,
-			labelEnforce:                           "restricted",
+			networkingv1beta1.LabelPodSecurity:     "restricted",
 		}),
 	}
 }
