@@ -3,6 +3,7 @@ package release_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/release"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
@@ -91,5 +93,31 @@ func testServed(t *testing.T, s *takeoverSite) {
 			}
 			return nil
 		})
+	}
+}
+
+// testLiqosFinalizers: an IP of an offloaded pod may have finalizers of Liqo's from before. It can be changed with them, but
+// gets no more, which nobody would remove.
+func testLiqosFinalizers(t *testing.T, s *takeoverSite) {
+	var web ipamv1alpha1.IP
+	s.Read(t, "liqo", "web", &web)
+	if len(web.Finalizers) == 0 {
+		t.Fatal("the IP has no finalizers of Liqo's")
+	}
+	for _, tt := range []struct {
+		what       string
+		finalizers []string
+		allowed    bool
+	}{
+		{"those that it has", web.Finalizers, true},
+		{"none", nil, true},
+		{"one more", append(slices.Clone(web.Finalizers), "ipmapping-nat-controller.liqo.io/finalizer"), false},
+		{"another one", []string{"ipmapping-nat-controller.liqo.io/finalizer"}, false},
+	} {
+		o := web.DeepCopy()
+		o.Finalizers, o.Labels["changed"] = tt.finalizers, "true"
+		if err := s.writer().Update(t.Context(), o, client.DryRunAll); apierrors.IsForbidden(err) == tt.allowed || tt.allowed && err != nil {
+			t.Errorf("an IP with %s: %v", tt.what, err)
+		}
 	}
 }

@@ -300,6 +300,7 @@ func testTakenOver(t *testing.T, s *takeoverSite) {
 		t.Errorf("a plain uninstallation: %v", err)
 	}
 	testServed(t, s)
+	testLiqosFinalizers(t, s)
 	// What Liqo's release has stays its own.
 	if out, err := s.Kubectl("get", "clusterrole", "liqo-gateway", "-o", `jsonpath={.metadata.annotations.meta\.helm\.sh/release-name} {.rules[*].resources}`); err != nil || out != `liqo ["pods"]` {
 		t.Errorf("Liqo's ClusterRole: %s, %v", out, err)
