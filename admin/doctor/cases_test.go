@@ -180,10 +180,10 @@ var cases = []testCase{
 	{"may not be read", "networks", func(w *world) { w.milan.Gaps = []survey.Gap{gap("Network")} }, remote, Skipped},
 
 	{"agents are not admitted", "pod-security", func(w *world) {
-		w.milan.namespaces.items[1].Labels[enforceLabel] = "baseline"
+		w.milan.namespaces.items[1].Labels[networkingv1beta1.LabelPodSecurity] = "baseline"
 		w.milan.Installation.Components[1].Ready = 0
 	}, remote, Failed},
-	{"agents are not admitted any more", "pod-security", func(w *world) { w.milan.namespaces.items[1].Labels[enforceLabel] = "baseline" }, remote, Warning},
+	{"agents are not admitted any more", "pod-security", func(w *world) { w.milan.namespaces.items[1].Labels[networkingv1beta1.LabelPodSecurity] = "baseline" }, remote, Warning},
 
 	{"never connected", "tenant-namespace", func(w *world) { w.server.peer = nil }, remote, Failed},
 	{"this cluster", "tenant-namespace", func(w *world) {

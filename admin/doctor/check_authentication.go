@@ -62,7 +62,7 @@ func tenantFindings(t *authv1beta1.Tenant) []Finding {
 	}
 	c := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
 	switch {
-	case len(t.Status.Conditions) == 0 && t.Status.TenantNamespace != "": // Liqo's controllers say no more
+	case t.JudgedByLiqo(): // whose controllers say no more
 		return nil
 	case c == nil || c.ObservedGeneration < t.Generation:
 		return on(fail("no controller has looked at it").because("the controller does not run, or authentication is not enabled").

@@ -13,9 +13,6 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
-// enforceLabel is the level of PodSecurity below which a namespace admits no pod.
-const enforceLabel = "pod-security.kubernetes.io/enforce"
-
 // podSecurity judges the namespaces in which pods of the network run. The node
 // agents need the node's network; gateways run under every level, so whether their
 // pods are admitted depends on the template alone, which gatewayPods sees.
@@ -29,10 +26,10 @@ func podSecurity(c *cluster) (out []Finding) {
 		if o.Kind != "DaemonSet" || ns == nil || c.Installation.BesideOurs(o) {
 			continue
 		}
-		if level := ns.Labels[enforceLabel]; level == "baseline" || level == "restricted" {
+		if level := ns.Labels[networkingv1beta1.LabelPodSecurity]; level == "baseline" || level == "restricted" {
 			f := fail("the level %s admits no pod that uses the node's network, as the node agents do", level).on("Namespace "+ns.Name).
 				because("running agents keep working, new ones are refused").
-				fix("kubectl label --overwrite namespace %s %s=privileged", ns.Name, enforceLabel)
+				fix("kubectl label --overwrite namespace %s %s=privileged", ns.Name, networkingv1beta1.LabelPodSecurity)
 			if o.Healthy() {
 				f.Status = Warning
 			}
@@ -48,8 +45,8 @@ func podSecurity(c *cluster) (out []Finding) {
 	var levels []string
 	for i := range c.Peers {
 		name := c.Peers[i].Namespace
-		if ns := c.namespace(name); ns != nil && ns.Labels[enforceLabel] != "" {
-			levels = append(levels, name+" is "+ns.Labels[enforceLabel])
+		if ns := c.namespace(name); ns != nil && ns.Labels[networkingv1beta1.LabelPodSecurity] != "" {
+			levels = append(levels, name+" is "+ns.Labels[networkingv1beta1.LabelPodSecurity])
 		}
 	}
 	if len(levels) == 0 {

@@ -123,7 +123,7 @@ func network(name, cidr string) []survey.Network {
 }
 
 func namespace(name, level string) corev1.Namespace {
-	return corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{enforceLabel: level}}}
+	return corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{networkingv1beta1.LabelPodSecurity: level}}}
 }
 
 func pod(namespace, name, node string) corev1.Pod {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/admin/peering"
 	"github.com/sluice-net/sluice/admin/probe"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
 // The namespaces of the test's pods, the same in every cluster. Pods on the host network
@@ -27,7 +28,6 @@ const (
 	containerName  = "prober"
 	externalIPName = "internet"
 	labelName      = "app.kubernetes.io/name"
-	labelEnforce   = "pod-security.kubernetes.io/enforce"
 	webPort        = "web"
 	datagramPort   = "datagram"
 )
@@ -48,7 +48,7 @@ func newNamespace(name string) *corev1.Namespace {
 		level = "privileged"
 	}
 	ns := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metaOf("", name)}
-	ns.Labels[labelEnforce] = level
+	ns.Labels[networkingv1beta1.LabelPodSecurity] = level
 	return ns
 }
 

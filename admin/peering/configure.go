@@ -43,12 +43,13 @@ func (e *end) readNetwork() *step {
 // Elsewhere one stands as a string, as in the documents.
 func (e *end) spell(ctx context.Context) error {
 	for _, x := range []*end{e, e.peer} {
-		liqo, err := x.hasLiqo(ctx)
+		liqo, err := LiqoRuns(ctx, x.Cluster)
 		if err != nil {
 			return err
 		}
 		if liqo {
-			e.network.CIDR.Pod.Scalar, e.network.CIDR.External.Scalar = false, false
+			e.lists = true
+			e.network.AsLists()
 		}
 	}
 	return nil
@@ -71,13 +72,21 @@ func (e *end) configure() *step {
 			return "", e.Explain("read Configuration "+name.String(), err)
 		case live.DeletionTimestamp != nil:
 			return "Configuration " + name.String() + " is being deleted", nil
-		case sameNetwork(live.Spec.Remote, e.peer.network):
+		}
+		before, same := live.DeepCopy(), sameNetwork(live.Spec.Remote, e.peer.network)
+		lists := e.peer.lists && live.Spec.AsLists()
+		if same && !lists {
 			return "", nil
 		}
-		before := live.DeepCopy()
-		live.Spec.Remote = e.peer.network
+		if !same {
+			live.Spec.Remote = e.peer.network
+		}
 		if err := e.write.Patch(ctx, &live, client.MergeFrom(before)); err != nil {
 			return "", e.Explain("change Configuration "+name.String(), err)
+		}
+		if same {
+			s.note(progress.Done, fmt.Sprintf("Configuration %s has its CIDRs as lists now: Liqo reads nothing else", name))
+			return "", nil
 		}
 		e.corrected = true
 		s.note(progress.Warning, fmt.Sprintf("Configuration %s had CIDRs other than those of cluster %s: corrected", name, e.peer.id))
@@ -92,15 +101,11 @@ func (e *end) ensureNamespace(ctx context.Context) error {
 	if e.namespaceFound() != nil {
 		return nil
 	}
-	space := NewTenantNamespace(e.metadata(e.namespace))
-	liqo, err := e.hasLiqo(ctx)
+	liqo, err := LiqoRuns(ctx, e.Cluster)
 	if err != nil {
 		return err
 	}
-	if liqo {
-		delete(space.Labels, labelEnforce)
-	}
-	err = e.write.Create(ctx, space)
+	err = e.write.Create(ctx, NewTenantNamespace(e.metadata(e.namespace), liqo))
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -100,7 +100,7 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 				return "", provider.Explain("read Tenant "+name, err)
 			}
 			ready := meta.FindStatusCondition(t.Status.Conditions, authv1beta1.ConditionReady)
-			if !judgedByLiqo(t) && (ready == nil || ready.ObservedGeneration < t.Generation) {
+			if !t.JudgedByLiqo() && (ready == nil || ready.ObservedGeneration < t.Generation) {
 				return "no controller has processed the latest version of Tenant " + name + " yet", nil
 			}
 			if c == Drain {

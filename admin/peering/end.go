@@ -45,6 +45,7 @@ type end struct {
 	key      []byte                          // its gateway's public key
 	endpoint *networkingv1beta1.Endpoint     // its gateway's, of a server
 	mtu      int                             // its gateway's
+	lists    bool                            // Liqo runs at one end, and reads CIDRs as lists only
 	fresh    bool                            // its gateway was made just now
 	// keepsEndpoint: this client dials an address that somebody chose, and what the server reports leads elsewhere.
 	keepsEndpoint bool

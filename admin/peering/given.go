@@ -31,9 +31,10 @@ import (
 //	provider: CreateTenant    consumer: CreateIdentity
 
 // NewTenantObjects returns what a provider has of a consumer that got its credentials by other means than a handshake:
-// the tenant namespace, the binding of the user in these credentials, and the Tenant. m names the consumer.
-func NewTenantObjects(m Metadata, user string) (*corev1.Namespace, *rbacv1.RoleBinding, *authv1beta1.Tenant) {
-	space := NewTenantNamespace(Metadata{Name: m.Namespace, RemoteClusterID: m.RemoteClusterID, Labels: m.Labels, Annotations: m.Annotations})
+// the tenant namespace, the binding of the user in these credentials, and the Tenant. m names the consumer; liqo says that
+// Liqo runs at the provider.
+func NewTenantObjects(m Metadata, user string, liqo bool) (*corev1.Namespace, *rbacv1.RoleBinding, *authv1beta1.Tenant) {
+	space := NewTenantNamespace(Metadata{Name: m.Namespace, RemoteClusterID: m.RemoteClusterID, Labels: m.Labels, Annotations: m.Annotations}, liqo)
 	binding := &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
 		ObjectMeta: m.of("", map[string]string{LabelManagedBy: FieldOwner}),
@@ -60,7 +61,7 @@ func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, use
 	if err != nil {
 		return err
 	}
-	_, binding, tenant := NewTenantObjects(e.metadata(""), user)
+	_, binding, tenant := NewTenantObjects(e.metadata(""), user, false) // without the namespace
 	switch t, err := e.tenantOf(ctx); {
 	case err != nil:
 		return err

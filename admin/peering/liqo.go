@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
@@ -24,17 +23,20 @@ import (
 //	provider   they write no condition into a Tenant: it is ready when it has what was asked for
 //	consumer   nor into an Identity: it is ready when it names the Secret
 
-// hasLiqo tells whether Liqo's controllers run in the cluster, with or without ours.
-func (e *end) hasLiqo(ctx context.Context) (bool, error) {
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
-	err := e.Client.List(ctx, &list, client.InNamespace(e.LiqoNamespace))
-	if apierrors.IsForbidden(err) {
-		return false, nil
+// LiqoRuns tells whether Liqo's controllers run in a cluster, with or without ours. Peering users may not list Deployments,
+// but may read the ConfigMap that comes with our chart, and see with Liqo that there is none.
+func LiqoRuns(ctx context.Context, c *access.Cluster) (bool, error) {
+	var list appsv1.DeploymentList
+	err := c.Client.List(ctx, &list, client.InNamespace(c.LiqoNamespace))
+	if !apierrors.IsForbidden(err) {
+		return slices.ContainsFunc(list.Items, survey.IsLiqosController), c.Explain("list Deployments in "+c.LiqoNamespace, err)
 	}
-	return slices.ContainsFunc(list.Items, func(d metav1.PartialObjectMetadata) bool {
-		return strings.HasSuffix(d.Name, survey.LiqosController)
-	}), e.Explain("list Deployments in "+e.LiqoNamespace, err)
+	installed, unread := c.Installation(ctx)
+	if apierrors.IsForbidden(unread) {
+		return false, c.Errorf("it cannot be seen whether Liqo runs there, which takes other objects: get the right to list Deployments in namespace %s, or to get its ConfigMap %s: %w",
+			c.LiqoNamespace, access.InstallationConfigMap, err)
+	}
+	return unread == nil && (installed.Adopted || installed.Version == ""), unread
 }
 
 // proofOfLiqo completes what Liqo's controller of the consumer has signed by what Liqo's own liqoctl reads the key of the
@@ -67,16 +69,11 @@ func (e *end) proofOfLiqo(ctx context.Context, signed map[string][]byte) (map[st
 	return proof, err
 }
 
-// judgedByLiqo tells whether Liqo's controllers have looked at a Tenant.
-func judgedByLiqo(t *authv1beta1.Tenant) bool {
-	return len(t.Status.Conditions) == 0 && t.Status.TenantNamespace != ""
-}
-
 // tenantNotReady is what a Tenant waits for. The credentials that Liqo grants say by themselves whether they are those that
 // were asked for.
 func tenantNotReady(t *authv1beta1.Tenant) (missing string, err error) {
 	what := "Tenant " + t.Name
-	if !judgedByLiqo(t) {
+	if !t.JudgedByLiqo() {
 		return notReady(what, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending, authv1beta1.ReasonEarlierRemains)
 	}
 	a := t.Status.AuthParams

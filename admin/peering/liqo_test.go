@@ -1,8 +1,10 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +12,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sluice-net/sluice/admin/access"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -50,7 +55,8 @@ func (s liqoSite) change(o client.Object, change func()) {
 // TestNetworkOfLiqo: what is made where Liqo runs admits its gateways, and the keys that its controllers have made, which an
 // object owns that is not marked as their controller, are not taken for somebody's.
 func TestNetworkOfLiqo(t *testing.T) {
-	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-controller-manager"}}
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "net-controller-manager",
+		Labels: map[string]string{"app.kubernetes.io/name": "controller-manager", "app.kubernetes.io/component": "controller-manager"}}}
 	labels := map[string]string{networkingv1beta1.LabelGatewayResource: "true", networkingv1beta1.LabelRemoteClusterID: "rome"}
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "gw-rome", Labels: labels,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "networking.liqo.io/v1beta1", Kind: "GatewayServer", Name: "rome", UID: "1"}}}}
@@ -69,8 +75,8 @@ func TestNetworkOfLiqo(t *testing.T) {
 		if err := c.Client.Get(t.Context(), client.ObjectKey{Name: "liqo-tenant-rome"}, &space); err != nil {
 			t.Fatal(err)
 		}
-		if got := space.Labels[labelEnforce]; got != tt.enforce || space.Labels[networkingv1beta1.LabelTenantNamespace] != "true" {
-			t.Errorf("labels %v, want %s=%q", space.Labels, labelEnforce, tt.enforce)
+		if got := space.Labels[networkingv1beta1.LabelPodSecurity]; got != tt.enforce || space.Labels[networkingv1beta1.LabelTenantNamespace] != "true" {
+			t.Errorf("labels %v, want %s=%q", space.Labels, networkingv1beta1.LabelPodSecurity, tt.enforce)
 		}
 		for _, e := range p {
 			e.network.CIDR.Pod = networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true}
@@ -78,9 +84,76 @@ func TestNetworkOfLiqo(t *testing.T) {
 				t.Errorf("%s: %+v, %v", e.id, e.network, err)
 			}
 		}
+		// An earlier Configuration has strings.
+		network := networkingv1beta1.ClusterConfig{CIDR: networkingv1beta1.ClusterCIDR{
+			Pod: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.243.0.0/16"}, Scalar: true}, External: networkingv1beta1.CIDRs{List: []networkingv1beta1.CIDR{"10.70.0.0/16"}, Scalar: true}}}
+		earlier := NewConfiguration(Metadata{Namespace: p[1].namespace, RemoteClusterID: "rome"}, network)
+		earlier.Spec.Local = network.DeepCopy()
+		if err := c.Client.Create(t.Context(), earlier); err != nil {
+			t.Fatal(err)
+		}
+		p[0].network.CIDR.External = network.CIDR.External
+		s := p[1].configure()
+		if missing, err := s.try(t.Context()); missing != "" || err != nil || p[1].corrected {
+			t.Errorf("waits for %q, %v", missing, err)
+		}
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(earlier), earlier); err != nil {
+			t.Fatal(err)
+		}
+		if strings := tt.enforce != ""; earlier.Spec.AsLists() != strings || (len(s.notes) == 0) != strings {
+			t.Errorf("the earlier Configuration has %+v, told is %v", earlier.Spec, s.notes)
+		}
 		if got, err := p[1].strayKeys(t.Context(), "liqo-tenant-rome", nil); err != nil || !slices.Equal(got, []string{"gw-other"}) {
 			t.Errorf("stray keys %v, %v", got, err)
 		}
+	}
+}
+
+// TestLiqoRuns: whether Liqo runs is seen by its Deployment, or by who may not list these by what the ConfigMap of our chart says.
+func TestLiqoRuns(t *testing.T) {
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "net-controller-manager"}}
+	manager.Spec.Template.Spec.Containers = []corev1.Container{{Image: "mirror:5000/liqo/liqo-controller-manager-ci@sha256:0"}}
+	ours := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-controller",
+		Labels: map[string]string{"app.kubernetes.io/name": "controller-manager", "app.kubernetes.io/component": "controller-manager"}}}
+	installation := func(adoption string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: access.InstallationConfigMap}, Data: map[string]string{"version": "v0.1.0", "adoption": adoption}}
+	}
+	for _, tt := range []struct {
+		name     string
+		objects  []client.Object
+		unseen   []string // types that may not be read
+		liqo     bool
+		mistaken string
+	}{
+		{"nothing", nil, nil, false, ""},
+		{"Liqo", []client.Object{manager}, nil, true, ""},
+		{"ours", []client.Object{ours, installation("")}, nil, false, ""},
+		{"both", []client.Object{ours, manager, installation("true")}, nil, true, ""},
+		{"ours, seen by a peering user", []client.Object{ours, installation("")}, []string{"Deployment"}, false, ""},
+		{"both, seen by a peering user", []client.Object{ours, manager, installation("true")}, []string{"Deployment"}, true, ""},
+		{"Liqo, seen by a peering user", []client.Object{manager}, []string{"Deployment"}, true, ""},
+		{"Liqo, not seen", []client.Object{manager}, []string{"Deployment", "ConfigMap"}, false, "it cannot be seen whether Liqo runs there"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			deny := func(o any) error {
+				if slices.ContainsFunc(tt.unseen, func(kind string) bool { return strings.Contains(fmt.Sprintf("%T", o), kind) }) {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "of the test"}, "", nil)
+				}
+				return nil
+			}
+			in := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(tt.objects...).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					return cmp.Or(deny(o), c.Get(ctx, key, o, opts...))
+				},
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					return cmp.Or(deny(list), c.List(ctx, list, opts...))
+				},
+			}).Build()
+			liqo, err := LiqoRuns(t.Context(), &access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: in})
+			if liqo != tt.liqo || !strings.Contains(text(err), tt.mistaken) || (err == nil) != (tt.mistaken == "") {
+				t.Errorf("%v, %v", liqo, err)
+			}
+		})
 	}
 }
 

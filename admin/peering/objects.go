@@ -41,8 +41,6 @@ const FieldOwner = "liqoctl"
 // RoleBindings that were made here. Only those are deleted again.
 const LabelManagedBy = "app.kubernetes.io/managed-by"
 
-const labelEnforce = "pod-security.kubernetes.io/enforce"
-
 // Metadata is what the objects of a peering have in common.
 type Metadata struct {
 	// Name is the object's; empty: one made of RemoteClusterID.
@@ -71,16 +69,17 @@ func (m Metadata) of(name string, own map[string]string) metav1.ObjectMeta {
 }
 
 // NewTenantNamespace returns the namespace of the peering's objects. It admits
-// only pods without any privilege: gateways need none.
-func NewTenantNamespace(m Metadata) *corev1.Namespace {
+// only pods without any privilege, as our gateways need none; where Liqo runs,
+// whose gateways are privileged, it is for the cluster to say which.
+func NewTenantNamespace(m Metadata, liqo bool) *corev1.Namespace {
 	m.Namespace = ""
+	labels := map[string]string{networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue, LabelManagedBy: FieldOwner}
+	if !liqo {
+		labels[networkingv1beta1.LabelPodSecurity] = "restricted"
+	}
 	return &corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: m.of(TenantNamespaceName(m.RemoteClusterID), map[string]string{
-			networkingv1beta1.LabelTenantNamespace: networkingv1beta1.LabelTrue,
-			LabelManagedBy:                         FieldOwner,
-			labelEnforce:                           "restricted",
-		}),
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: m.of(TenantNamespaceName(m.RemoteClusterID), labels),
 	}
 }
 

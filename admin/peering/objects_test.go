@@ -33,7 +33,7 @@ func TestObjects(t *testing.T) {
 	key := make([]byte, 32)
 	var text strings.Builder
 	for _, o := range []client.Object{
-		peering.NewTenantNamespace(m),
+		peering.NewTenantNamespace(m, false),
 		peering.NewConfiguration(m, network),
 		peering.NewGatewayServer(m, peering.ServerOptions{LiqoNamespace: "liqo"}),
 		peering.NewGatewayServer(all, peering.ServerOptions{

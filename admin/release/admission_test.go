@@ -97,7 +97,7 @@ func TestAdmission(t *testing.T) {
 	t.Parallel()
 	c := controlplanetest.StartBare(t)
 	for name, level := range map[string]string{"liqo": "restricted", "liqo-tenant-milan": "restricted", "liqo-fabric": "privileged", "grafana": "restricted"} {
-		c.Namespace(t, name, map[string]string{labelEnforce: level})
+		c.Namespace(t, name, map[string]string{networkingv1beta1.LabelPodSecurity: level})
 	}
 	if err := c.Install(deploy.CRDs()); err != nil {
 		t.Fatal(err)

@@ -20,21 +20,10 @@ import (
 
 // asLists is a Configuration whose prefixes are lists; nil: they are.
 func asLists(c networkingv1beta1.Configuration) *networkingv1beta1.Configuration {
-	changed := c.DeepCopy()
-	found := false
-	for _, s := range []*networkingv1beta1.ClusterConfig{&changed.Spec.Remote, changed.Spec.Local} {
-		if s == nil {
-			continue
-		}
-		for _, p := range []*networkingv1beta1.CIDRs{&s.CIDR.Pod, &s.CIDR.External} {
-			found = found || p.Scalar && len(p.List) == 1
-			p.Scalar = false
-		}
+	if changed := c.DeepCopy(); changed.Spec.AsLists() {
+		return changed
 	}
-	if !found {
-		return nil
-	}
-	return changed
+	return nil
 }
 
 // writeLists makes lists of prefixes, as they are by now.

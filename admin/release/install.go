@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
@@ -358,7 +359,6 @@ func (p *Plan) release(ctx context.Context, tell progress.Func) (revision int, e
 
 // Labels of the namespace of the installation.
 const (
-	labelEnforce   = "pod-security.kubernetes.io/enforce"
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	managedByUs    = "liqoctl"
 )
@@ -374,7 +374,7 @@ func (p *Plan) namespace(ctx context.Context) error {
 	case !apierrors.IsNotFound(err):
 		return p.cluster.Explain("read namespace "+name, err)
 	}
-	ns = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelEnforce: "restricted", labelManagedBy: managedByUs}}}
+	ns = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{networkingv1beta1.LabelPodSecurity: "restricted", labelManagedBy: managedByUs}}}
 	return p.cluster.Explain("create namespace "+name, p.cluster.Client.Create(ctx, &ns, fieldOwner))
 }
 

@@ -3,6 +3,7 @@ package release_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,8 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/release"
+	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
@@ -67,4 +70,54 @@ func testLiqosTemplate(t *testing.T, s *takeoverSite) {
 	s.adopt(release.AdoptOptions{All: true}) // deletes the copy of the template
 	s.gone("bergen")
 	s.same("something of the network is not as it was", before)
+}
+
+// testServed: of gateways that Liqo's template was copied for, what their conditions say holds for the newest generation. Who
+// connects waits for that.
+func testServed(t *testing.T, s *takeoverSite) {
+	var server networkingv1beta1.GatewayServer
+	var dialling networkingv1beta1.GatewayClient
+	for _, g := range []struct {
+		client.Object
+		name       string
+		conditions *[]metav1.Condition
+	}{{&server, "milan", &server.Status.Conditions}, {&dialling, "oslo", &dialling.Status.Conditions}} {
+		controlplanetest.Eventually(t, "what is said of gateway "+g.name+" is of now", func(ctx context.Context) error {
+			if err := s.Get(ctx, "liqo-tenant-"+g.name, g.name, g.Object); err != nil {
+				return err
+			}
+			for _, about := range []networkingv1beta1.ConditionType{networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ConditionKeysReady, networkingv1beta1.ConditionDeployed} {
+				if c := meta.FindStatusCondition(*g.conditions, string(about)); c == nil || c.ObservedGeneration != g.GetGeneration() {
+					return fmt.Errorf("generation %d: %s %+v", g.GetGeneration(), about, c)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// testLiqosFinalizers: an IP of an offloaded pod may have finalizers of Liqo's from before. It can be changed with them, but
+// gets no more, which nobody would remove.
+func testLiqosFinalizers(t *testing.T, s *takeoverSite) {
+	var web ipamv1alpha1.IP
+	s.Read(t, "liqo", "web", &web)
+	if len(web.Finalizers) == 0 {
+		t.Fatal("the IP has no finalizers of Liqo's")
+	}
+	for _, tt := range []struct {
+		what       string
+		finalizers []string
+		allowed    bool
+	}{
+		{"those that it has", web.Finalizers, true},
+		{"none", nil, true},
+		{"one more", append(slices.Clone(web.Finalizers), "ipmapping-nat-controller.liqo.io/finalizer"), false},
+		{"another one", []string{"ipmapping-nat-controller.liqo.io/finalizer"}, false},
+	} {
+		o := web.DeepCopy()
+		o.Finalizers, o.Labels["changed"] = tt.finalizers, "true"
+		if err := s.writer().Update(t.Context(), o, client.DryRunAll); apierrors.IsForbidden(err) == tt.allowed || tt.allowed && err != nil {
+			t.Errorf("an IP with %s: %v", tt.what, err)
+		}
+	}
 }

@@ -28,7 +28,7 @@ const policyMessage = "Sluice runs the network of this cluster: 'liqoctl uninsta
 
 // networkPolicies are what refuses to Liqo's accounts what is of the network: its kinds, and what its controllers make of
 // gateways and IPs. Offloading needs IPs of its pods and of the API server, without which Liqo's controller manager does not
-// even start. They get their addresses from our controllers; a finalizer of Liqo's on them would be removed by nobody.
+// even start. They get their addresses from our controllers; a new finalizer of Liqo's on them would be removed by nobody.
 func networkPolicies(namespace string, accounts []string) []client.Object {
 	users := make([]string, len(accounts))
 	for i, a := range accounts {
@@ -61,7 +61,7 @@ func networkPolicies(namespace string, accounts []string) []client.Object {
 				"has(variables.meta.labels) && '%s' in variables.meta.labels", networking, ipam, networkingv1beta1.LabelGatewayName)},
 			{Name: "ofOffloading", Expression: fmt.Sprintf("request.resource.resource == 'ips' && (!has(request.subResource) || request.subResource == '') && "+
 				"has(variables.meta.labels) && ('%s' in variables.meta.labels || '%s' in variables.meta.labels) && "+
-				"(object == null || !has(object.metadata.finalizers) || size(object.metadata.finalizers) == 0)",
+				"(object == null || !has(object.metadata.finalizers) || object.metadata.finalizers.all(f, oldObject != null && has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))",
 				networkingv1beta1.LabelOffloadedPodName, ipamv1alpha1.LabelIPType)},
 		},
 		Validations: []admissionregistrationv1.Validation{{

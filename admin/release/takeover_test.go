@@ -299,6 +299,8 @@ func testTakenOver(t *testing.T, s *takeoverSite) {
 	if _, err := release.PrepareUninstall(t.Context(), s.access, chart, release.UninstallOptions{}); err == nil || !strings.Contains(err.Error(), "--hand-back") {
 		t.Errorf("a plain uninstallation: %v", err)
 	}
+	testServed(t, s)
+	testLiqosFinalizers(t, s)
 	// What Liqo's release has stays its own.
 	if out, err := s.Kubectl("get", "clusterrole", "liqo-gateway", "-o", `jsonpath={.metadata.annotations.meta\.helm\.sh/release-name} {.rules[*].resources}`); err != nil || out != `liqo ["pods"]` {
 		t.Errorf("Liqo's ClusterRole: %s, %v", out, err)

@@ -38,11 +38,13 @@ type creation struct {
 	remoteClusterID string
 	wait            bool
 	timeout         time.Duration
+	// printed are the flags with which the same object is printed.
+	printed string
 }
 
 // newCreation gives a command its name and its common flags.
 func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
-	c := &creation{app: a, kind: k}
+	c := &creation{app: a, kind: k, printed: "-o yaml"}
 	cmd.Use = k.name + " NAME"
 	cmd.Aliases = k.allAliases()
 	cmd.Args = oneName
@@ -147,8 +149,8 @@ func (c *creation) compare(ctx context.Context, in *access.Cluster, wanted *unst
 		return err
 	}
 	if diff := objectDifferences(wanted.Object, actual.Object); len(diff) > 0 {
-		return in.Errorf("%s already exists, and differs: %s\nto change it, run the same command with '-o yaml | kubectl apply -f -'; to keep it, choose another name",
-			c.kind.of(key), strings.Join(diff, "; "))
+		return in.Errorf("%s already exists, and differs: %s\nto change it, run the same command with '%s | kubectl apply -f -'; to keep it, choose another name",
+			c.kind.of(key), strings.Join(diff, "; "), c.printed)
 	}
 	return nil
 }

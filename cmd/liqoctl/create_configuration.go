@@ -25,6 +25,7 @@ then shows the CIDRs by which this cluster reaches them.
 	cmd.Flags().StringSliceVar(&pod, "pod-cidr", nil, "pod `CIDR` of the other cluster; may be repeated")
 	cmd.Flags().StringSliceVar(&external, "external-cidr", nil, "external `CIDR` of the other cluster, for addresses that are not pods'; may be repeated")
 	require(cmd, "pod-cidr", "external-cidr")
+	liqo := addForLiqo(cmd, "write CIDRs as lists, for a cluster in which Liqo runs (default: if it does; with -o the cluster is not asked)")
 	c.addWait(cmd, "it is known by which CIDRs the other cluster is reached")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var remote networkingv1beta1.ClusterConfig
@@ -36,11 +37,20 @@ then shows the CIDRs by which this cluster reaches them.
 			return err
 		}
 		if c.out.given() {
+			if liqo.said {
+				remote.AsLists()
+			}
 			return c.out.objects(peering.NewConfiguration(c.metadata(args[0], c.offline()), remote))
 		}
 		in, err := a.one(cmd.Context())
 		if err != nil {
 			return err
+		}
+		if lists, err := liqo.runs(cmd.Context(), in); err != nil {
+			return err
+		} else if lists {
+			remote.AsLists()
+			c.printed = "--" + flagForLiqo + " -o yaml"
 		}
 		return c.run(cmd.Context(), in, peering.NewConfiguration(c.metadata(args[0], in.Namespace), remote))
 	}
@@ -48,7 +58,7 @@ then shows the CIDRs by which this cluster reaches them.
 }
 
 // cidrs reads the values of a flag. One stands as a string, as in the documents,
-// more as a list.
+// more as a list. Where Liqo runs, one is a list, too.
 func cidrs(flag string, values []string) (networkingv1beta1.CIDRs, error) {
 	list := networkingv1beta1.CIDRs{Scalar: len(values) == 1}
 	for _, v := range values {

@@ -48,6 +48,7 @@ func generateConfigurationCommand(a *app) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	out := orYAML(a.outputFlag(cmd, formatYAML, formatJSON, formatName))
+	liqo := addForLiqo(cmd, "print CIDRs as lists, for another cluster in which Liqo runs (default: if Liqo runs in this one)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		in, err := a.one(cmd.Context())
 		if err != nil {
@@ -60,6 +61,12 @@ func generateConfigurationCommand(a *app) *cobra.Command {
 		network, err := peering.LocalNetwork(cmd.Context(), in)
 		if err != nil {
 			return err
+		}
+		// Nothing is known of the other cluster. Users of Liqo connect most often to others of theirs.
+		if lists, err := liqo.runs(cmd.Context(), in); err != nil {
+			return err
+		} else if lists {
+			network.AsLists()
 		}
 		m := peering.Metadata{RemoteClusterID: id, Labels: a.labels, Annotations: a.annotations}
 		return out.objects(peering.NewConfiguration(m, network))

@@ -40,13 +40,14 @@ For a consumer without credentials, 'liqoctl generate tenant' prints the Tenant.
 	user := cmd.Flags().String("user", "", "`NAME` of the user in the credentials, such as the CN of a client certificate")
 	require(cmd, "user")
 	c.addTimeout(cmd)
+	liqo := addForLiqo(cmd, "with -o: print a namespace without a PodSecurity level, for a cluster in which Liqo runs")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if strings.TrimSpace(*user) == "" {
 			return errors.New("--user: must be the name of a user")
 		}
 		if out.given() {
-			space, binding, tenant := peering.NewTenantObjects(c.metadata(), *user)
+			space, binding, tenant := peering.NewTenantObjects(c.metadata(), *user, liqo.said)
 			return out.objects(space, binding, tenant)
 		}
 		in, err := a.one(cmd.Context())

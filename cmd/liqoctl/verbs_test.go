@@ -87,7 +87,7 @@ func TestVerbs(t *testing.T) {
 		name string
 		run  func(*testing.T, *rome)
 	}{
-		{"version", testVersion}, {"generate configuration", testGenerateConfiguration}, {"create", testCreate}, {"print", testPrint},
+		{"version", testVersion}, {"generate configuration", testGenerateConfiguration}, {"create", testCreate}, {"print", testPrint}, {"for Liqo", testForLiqo},
 		{"generate publickey", testGeneratePublicKey}, {"get", testGet}, {"waiting", testWaiting}, {"mistakes", testMistakes}, {"requests", testRequests}, {"delete", testDelete}, {"without rights", testWithoutRights},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, r) })

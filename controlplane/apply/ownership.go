@@ -42,7 +42,12 @@ func Ours(scheme *runtime.Scheme, live client.Object, owner *metav1.OwnerReferen
 		return true
 	}
 	gvk, err := apiutil.GVKForObject(live, scheme)
-	return err == nil && (gvk.Group == networkingv1beta1.GroupVersion.Group || gvk.Group == ipamv1alpha1.GroupVersion.Group)
+	return err == nil && OfNetwork(gvk.Group)
+}
+
+// OfNetwork tells whether a group is of the network, and so changes hands with it, rather than of authentication or offloading.
+func OfNetwork(group string) bool {
+	return group == networkingv1beta1.GroupVersion.Group || group == ipamv1alpha1.GroupVersion.Group
 }
 
 func isManaged(o client.Object) bool {

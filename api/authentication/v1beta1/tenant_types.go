@@ -47,6 +47,11 @@ type Tenant struct {
 	Status TenantStatus `json:"status,omitzero"`
 }
 
+// JudgedByLiqo tells whether controllers that write no conditions, as Liqo's, have looked at the Tenant.
+func (t *Tenant) JudgedByLiqo() bool {
+	return len(t.Status.Conditions) == 0 && t.Status.TenantNamespace != ""
+}
+
 // TenantSpec says who the consumer is, and what it may do.
 type TenantSpec struct {
 	// ClusterID is the ID of the consumer. It cannot be changed.

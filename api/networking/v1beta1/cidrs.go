@@ -29,6 +29,26 @@ var errCIDRsShape = errors.New("must be a CIDR or a list of CIDRs")
 // IsZero reports whether nothing was written at all; an empty list is something. encoding/json calls it for omitzero.
 func (c CIDRs) IsZero() bool { return c.List == nil && !c.Scalar }
 
+// asList has the prefixes stand as a list, and tells whether one stood as a string.
+func (c *CIDRs) asList() bool {
+	was := c.Scalar && len(c.List) == 1
+	c.Scalar = false
+	return was
+}
+
+// AsLists has all CIDRs stand as lists, which is all that Liqo's own CRD and tools know, and tells whether one stood as a
+// string.
+func (c *ClusterConfig) AsLists() bool {
+	pod, external := c.CIDR.Pod.asList(), c.CIDR.External.asList()
+	return pod || external
+}
+
+// AsLists is [ClusterConfig.AsLists] of both clusters.
+func (s *ConfigurationSpec) AsLists() bool {
+	remote := s.Remote.AsLists()
+	return s.Local != nil && s.Local.AsLists() || remote
+}
+
 // Prefixes parses all prefixes, in order. The error names the element.
 func (c CIDRs) Prefixes() ([]netip.Prefix, error) {
 	ps := make([]netip.Prefix, len(c.List))

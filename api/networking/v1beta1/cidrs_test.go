@@ -165,3 +165,32 @@ func FuzzCIDRs(f *testing.F) {
 		}
 	})
 }
+
+func TestAsLists(t *testing.T) {
+	one := v1beta1.CIDRs{List: []v1beta1.CIDR{"10.243.0.0/16"}}
+	text := v1beta1.CIDRs{List: one.List, Scalar: true}
+	of := func(pod, external v1beta1.CIDRs) v1beta1.ClusterConfig {
+		return v1beta1.ClusterConfig{CIDR: v1beta1.ClusterCIDR{Pod: pod, External: external}}
+	}
+	lists, strings, mixed := of(one, one), of(text, text), of(one, text)
+	for _, tt := range []struct {
+		name string
+		spec v1beta1.ConfigurationSpec
+		had  bool
+	}{
+		{"lists", v1beta1.ConfigurationSpec{Local: &lists, Remote: lists}, false},
+		{"no local CIDRs", v1beta1.ConfigurationSpec{Remote: lists}, false},
+		{"strings", v1beta1.ConfigurationSpec{Remote: strings}, true},
+		{"a string of the remote cluster", v1beta1.ConfigurationSpec{Local: &lists, Remote: mixed}, true},
+		{"strings of both", v1beta1.ConfigurationSpec{Local: &strings, Remote: strings}, true},
+		{"a string of the local cluster", v1beta1.ConfigurationSpec{Local: &mixed, Remote: lists}, true},
+	} {
+		got := tt.spec.DeepCopy()
+		if had := got.AsLists(); had != tt.had || got.AsLists() {
+			t.Errorf("%s: %v, then %+v", tt.name, had, got)
+		}
+		if diff := cmp.Diff(lists, got.Remote); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}

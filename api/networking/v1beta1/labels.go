@@ -110,6 +110,8 @@ const (
 	// LabelPassedOnFrom holds the ID of the cluster of which an endpoint is that a hub passes on: on the IP by which the hub makes
 	// it reachable, and on the EndpointSlices of who imports it from the hub.
 	LabelPassedOnFrom = "liqo.io/passed-on-from"
+	// LabelPodSecurity, of Kubernetes, on a Namespace, holds the level of PodSecurity below which no pod is admitted there.
+	LabelPodSecurity = "pod-security.kubernetes.io/enforce"
 	// LabelWebhookSkip keeps admission webhooks from judging a RouteConfiguration or FirewallConfiguration.
 	LabelWebhookSkip = "liqo.io/webhook-skip"
 )

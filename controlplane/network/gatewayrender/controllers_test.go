@@ -45,6 +45,7 @@ func TestControllers(t *testing.T) {
 		{"documents", testDocuments},
 		{"restricted", testRestricted},
 		{"status", testStatus},
+		{"empty-fields", testEmptyFields},
 		{"template-change", testTemplateChange},
 		{"three-way", testThreeWay},
 		{"bad-input", testBadInput},
@@ -166,6 +167,35 @@ func testStatus(t *testing.T, w *world, namespace string) {
 		}
 		return nil
 	})
+}
+
+// testEmptyFields: a template may render fields that are empty, as Liqo's do, which no object keeps. Such an object is written
+// once, so that what it says holds for the newest gateway.
+func testEmptyFields(t *testing.T, w *world, namespace string) {
+	w.shippedCopy(t, &serverKind, namespace, func(m map[string]any) {
+		_ = unstructured.SetNestedField(m, map[string]any{"name": "{{ .Spec.SecretRef.Name }}"}, "spec", "secretRef")
+		_ = unstructured.SetNestedField(m, false, "spec", "deployment", "spec", "template", "spec", "hostPID")
+	})
+	w.server(t, namespace, "server", mine(namespace))
+	w.condition(t, namespace, "server", networkingv1beta1.ReasonTemplateRendered)
+	o := new(networkingv1beta1.WgGatewayServer)
+	w.Read(t, namespace, "server", o)
+	before := o.DeepCopy()
+	for _, c := range copied {
+		meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: string(c), Status: metav1.ConditionTrue, Reason: "Fine", ObservedGeneration: o.Generation})
+	}
+	if err := w.Client.Status().Patch(context.Background(), o, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, w, namespace, "server", new(networkingv1beta1.GatewayServer), func(s *networkingv1beta1.GatewayServer) error {
+		for _, c := range copied {
+			if got := meta.FindStatusCondition(s.Status.Conditions, string(c)); got == nil || got.ObservedGeneration != s.Generation {
+				return fmt.Errorf("generation %d, %s: %+v", s.Generation, c, got)
+			}
+		}
+		return nil
+	})
+	w.settled(t, &serverKind, namespace, "server")
 }
 
 func testTemplateChange(t *testing.T, w *world, namespace string) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,11 +109,51 @@ func (r *reconciler) apply(ctx context.Context, g *gateway, p Plan) (o Outcome, 
 		o.Object = nil // it says nothing about this gateway
 		return o, err
 	}
-	o.Wrote, err = apply.Object(ctx, r, nil, p.Object)
+	o.Wrote, err = apply.Object(ctx, r, nil, r.stored(p.Object))
 	if o.Refused = r.refusal(p.Object, err); o.Refused != nil {
 		err = nil
 	}
 	return o, err
+}
+
+// stored is an object without what its type does not store, if the scheme has one. A template may render fields that are
+// empty, as Liqo's do: the live object, read in that type, lacks them, and so would seem to need writing each time.
+func (r *reconciler) stored(u *unstructured.Unstructured) *unstructured.Unstructured {
+	typed, err := r.Scheme().New(u.GroupVersionKind())
+	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed) != nil {
+		return u // the API server says what is wrong with it
+	}
+	kept, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return u
+	}
+	u = u.DeepCopy()
+	dropMissing(u.Object, kept)
+	return u
+}
+
+// dropMissing removes from a value the fields that another one lacks. What that one has beside them is not added.
+func dropMissing(from, kept any) {
+	switch from := from.(type) {
+	case map[string]any:
+		kept, ok := kept.(map[string]any)
+		if !ok {
+			return
+		}
+		for key, v := range from {
+			k, there := kept[key]
+			if !there {
+				delete(from, key)
+				continue
+			}
+			dropMissing(v, k)
+		}
+	case []any:
+		kept, _ := kept.([]any)
+		for i := range min(len(from), len(kept)) {
+			dropMissing(from[i], kept[i])
+		}
+	}
 }
 
 // live reads an object that was made of the gateway, or will be; nil if there is

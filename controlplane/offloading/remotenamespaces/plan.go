@@ -20,9 +20,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/reserved"
 )
 
-// labelEnforce is by what the API server knows the PodSecurity level of a namespace.
-const labelEnforce = "pod-security.kubernetes.io/enforce"
-
 // Options say what consumers get.
 type Options struct {
 	// LiqoNamespace is where the installation lives.
@@ -190,7 +187,7 @@ func (f Facts) namespace(local, remote string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: remote,
 		Labels: map[string]string{
-			networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: f.origin(), labelEnforce: f.PodSecurity,
+			networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: f.origin(), networkingv1beta1.LabelPodSecurity: f.PodSecurity,
 		},
 		Annotations: map[string]string{
 			offloadingv1beta1.AnnotationManagedByNamespaceMap: f.Name.String(), offloadingv1beta1.AnnotationOriginalName: local,
