@@ -111,7 +111,11 @@ func gatewayPods(e *end) (out []Finding) {
 		out = append(out, conditionFindings("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionPeerUnique)...)
 	}
 	if len(out) == 0 {
-		out = append(out, pass("%s runs on %s", ready.Name, ready.Spec.NodeName))
+		f := pass("%s runs on %s", ready.Name, ready.Spec.NodeName)
+		if e.ofLiqo() {
+			f.Message += "; it is Liqo's and is not asked: what follows is by its objects and its Connection"
+		}
+		out = append(out, f)
 	}
 	return addConsequence(out)
 }

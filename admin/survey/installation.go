@@ -239,7 +239,7 @@ func podOf(p *corev1.Pod) Pod {
 	out := Pod{
 		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
 		Version: cmp.Or(p.Labels[labelVersion], imageVersion(p.Spec.Containers)),
-		Active:  p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue,
+		Active:  p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue, OfLiqo: OfLiqo(&p.Spec),
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		out.Restarts += c.RestartCount

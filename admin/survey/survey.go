@@ -169,6 +169,7 @@ type Pod struct {
 	Version  string
 	Ready    bool
 	Active   bool // of the gateway's pods the one that leads
+	OfLiqo   bool // it is of Liqo's gateway or node agent
 	Restarts int32
 	Created  time.Time
 	// Reason is why it is not ready, in few words; empty: it is.
