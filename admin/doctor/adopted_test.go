@@ -45,6 +45,11 @@ func TestTakenOver(t *testing.T) {
 			t.Errorf("%s: %v", check, all[check])
 		}
 	}
+	i.Interrupted = "the takeover was interrupted: there is a policy"
+	if got := of("installation", judge(w.facts)); !slices.ContainsFunc(got, func(f Finding) bool { return f.Status == Warning && f.Message == i.Interrupted }) {
+		t.Errorf("an interrupted takeover: %+v", got)
+	}
+	i.Interrupted = ""
 	agent.Desired, agent.Ready, agent.Updated = 2, 2, 2
 	if got := worst()["installation"]; got != Warning {
 		t.Errorf("two node agents at once: %v", got)

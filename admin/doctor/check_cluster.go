@@ -193,6 +193,9 @@ func installation(c *cluster) (out []Finding) {
 			because("both write rules and routes of the same peerings on the nodes, and each puts back what the other has removed").
 			fix("run 'liqoctl install --adopt' again, which ends it; to go back to Liqo's: liqoctl uninstall --hand-back"))
 	}
+	if text := c.Installation.Interrupted; text != "" { // it tells what is missing, too
+		return append(out, warn("%s", text).on("Namespace "+c.Installation.Namespace))
+	}
 	deployments, daemonSets := c.unread("Deployment"), c.unread("DaemonSet")
 	switch {
 	case !controller && deployments != "":

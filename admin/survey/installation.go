@@ -108,6 +108,7 @@ func (i *Installation) ScaleUp(c *Component) string {
 const (
 	ReasonScaledToZero = "ScaledToZero"
 	ReasonPodsNotReady = "PodsNotReady"
+	ReasonInterrupted  = "TakeoverInterrupted"
 )
 
 // ComponentAlerts are about the installation rather than about a peering: traffic flows, but
@@ -125,6 +126,9 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 		case !o.Healthy():
 			out = append(out, Alert{Object: o.String(), Reason: ReasonPodsNotReady, Warning: true, Message: o.Readiness()})
 		}
+	}
+	if text := c.Installation.Interrupted; text != "" { // it tells what is missing, too
+		return append(out, Alert{Object: "namespace " + c.Installation.Namespace, Reason: ReasonInterrupted, Warning: true, Message: text})
 	}
 	missing := func(message string) {
 		out = append(out, Alert{Object: "namespace " + c.Installation.Namespace, Reason: ReasonMissing, Warning: true, Message: message + "; 'liqoctl install' creates it again"})
@@ -145,13 +149,18 @@ const LiqosController = "liqo-controller-manager"
 const ourController = "liqo-controller"
 
 // OfLiqo tells whether the controllers of Liqo run there, and not ours.
-func (i *Installation) OfLiqo() bool { return i.runs(LiqosController) && !i.runs(ourController) }
+func (i *Installation) OfLiqo() bool {
+	return runs(i.Components, LiqosController) && !runs(i.Components, ourController)
+}
 
 // Adopted tells whether both run there: ours have taken over the network of Liqo.
-func (i *Installation) Adopted() bool { return i.runs(LiqosController) && i.runs(ourController) }
+func (i *Installation) Adopted() bool {
+	return runs(i.Components, LiqosController) && runs(i.Components, ourController)
+}
 
-func (i *Installation) runs(suffix string) bool {
-	return slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
+// runs tells whether there is a Deployment whose name ends so.
+func runs(components []Component, suffix string) bool {
+	return slices.ContainsFunc(components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
 }
 
 // BesideOurs tells whether a component is Liqo's where ours have taken over its network.

@@ -86,6 +86,8 @@ type Installation struct {
 	// ControllerReplicas is how many pods of the controller the administrator asked for; 0:
 	// not known.
 	ControllerReplicas int32
+	// Interrupted says what is left of a takeover of Liqo's network that has not come to its end, and how to go on; empty: nothing.
+	Interrupted string
 }
 
 // Component is a Deployment or a DaemonSet of the installation.
