@@ -125,7 +125,7 @@ func (e *end) noActivePod() Finding {
 	f := fail("none of %d pods is active", len(e.pods.items))
 	for i := range e.cluster.Installation.Components {
 		o := &e.cluster.Installation.Components[i]
-		if o.Kind != "Deployment" || o.Ready > 0 {
+		if !e.cluster.Installation.Maintains(o) || o.Ready > 0 {
 			continue
 		}
 		f = f.because("the controller marks the leading pod and points the nodes to it, but no pod of %s runs", o)

@@ -98,7 +98,10 @@ func (c *Component) Controller() bool {
 // ScaleUp is the command that undoes that a controller was scaled to zero.
 func (i *Installation) ScaleUp(c *Component) string {
 	replicas := int32(access.DefaultControllerReplicas)
-	if c.Controller() && i.ControllerReplicas > 0 {
+	switch {
+	case i.OfLiqo() || i.BesideOurs(c):
+		replicas = 1
+	case c.Controller() && i.ControllerReplicas > 0:
 		replicas = i.ControllerReplicas
 	}
 	return fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=%d", c.Namespace, c.Name, replicas)
@@ -121,8 +124,10 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 			controller, agents = controller || o.Controller(), agents || o.Kind == kindDaemonSet
 		}
 		switch {
+		case o.Off() && c.Installation.MayBeOff(o):
 		case o.Off():
-			out = append(out, Alert{Object: o.String(), Reason: ReasonScaledToZero, Warning: true, Message: o.Readiness() + "; undo it with " + c.Installation.ScaleUp(o)})
+			out = append(out, Alert{Object: o.String(), Reason: ReasonScaledToZero, Warning: true,
+				Message: "it is scaled to zero: " + c.Installation.without(o) + "; undo it with " + c.Installation.ScaleUp(o)})
 		case !o.Healthy():
 			out = append(out, Alert{Object: o.String(), Reason: ReasonPodsNotReady, Warning: true, Message: o.Readiness()})
 		}
@@ -140,6 +145,38 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 		missing("there is no DaemonSet of the node agents: the nodes follow no changes, and new nodes have no tunnels to the gateways")
 	}
 	return out
+}
+
+// ComponentNotes are about components that somebody has scaled to zero, who may do so.
+func (c *Cluster) ComponentNotes() (notes []string) {
+	for i := range c.Installation.Components {
+		if o := &c.Installation.Components[i]; o.Off() && c.Installation.MayBeOff(o) {
+			notes = append(notes, o.String()+": "+OffNote)
+		}
+	}
+	return notes
+}
+
+// OffNote is what is told of such a component.
+const OffNote = "somebody has scaled it to zero; it is Liqo's, and the network works without it"
+
+// parts are those of Liqo without which its network works, by how the names of their Deployments end.
+var parts = []string{"-metric-agent", "-proxy", "-telemetry"}
+
+// MayBeOff tells whether a component is Liqo's, and the network works without it.
+func (i *Installation) MayBeOff(c *Component) bool {
+	return i.BesideOurs(c) || i.OfLiqo() && slices.ContainsFunc(parts, func(s string) bool { return strings.HasSuffix(c.Name, s) })
+}
+
+// Maintains tells whether a component is the controller of the network: ours or, where Liqo runs it, Liqo's.
+func (i *Installation) Maintains(c *Component) bool { return c.Controller() && !i.BesideOurs(c) }
+
+// without is what does not happen while a Deployment has no pods.
+func (i *Installation) without(c *Component) string {
+	if i.Maintains(c) {
+		return "no change has any effect, and a gateway pod that is replaced carries nothing"
+	}
+	return "nobody does what it does"
 }
 
 // LiqosController is how the name of the Deployment of Liqo's controllers ends.
@@ -182,9 +219,6 @@ func (i *Installation) SecondAgents() *Component {
 
 // Readiness says how many pods are ready, and whether those are the wanted ones.
 func (c *Component) Readiness() string {
-	if c.Off() {
-		return "it is scaled to zero: no change has any effect, and a gateway pod that is replaced carries nothing"
-	}
 	text := fmt.Sprintf("%d of %d pods are ready", c.Ready, c.Desired)
 	if c.Outdated > 0 {
 		text += fmt.Sprintf(", %d of an earlier version: the roll-out is not over", c.Outdated)
