@@ -14,7 +14,7 @@ import (
 var ErrOfLiqo = errors.New("it is Liqo's, which answers no questions")
 
 // errGatewaysOfLiqo is ErrOfLiqo of all such gateways of a cluster.
-var errGatewaysOfLiqo = errors.New("Liqo's gateways are not asked: state and latency are those of their Connections, and traffic, drops and handshakes are not known")
+var errGatewaysOfLiqo = errors.New("gateways of Liqo are not asked: state and latency are those of their Connections, and traffic, drops and handshakes are not known")
 
 // OfLiqo tells whether a pod is of Liqo's gateway, node agent or virtual kubelet. Its container has the name of ours: beside
 // that of the gateway there are two more, and the others get a flag that ours do not have.
