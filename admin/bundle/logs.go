@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
@@ -31,6 +32,7 @@ type pod struct {
 	types.NamespacedName
 	gateway    bool
 	unwell     bool
+	ofLiqo     bool // its programs know none of our commands
 	containers []container
 	metrics    metricsOf
 }
@@ -60,7 +62,7 @@ func (g *gatherer) notePod(o *unstructured.Unstructured) {
 	}
 	found := pod{
 		NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, unwell: true,
-		gateway: p.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway,
+		gateway: p.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway, ofLiqo: survey.OfLiqo(&p.Spec),
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-net/sluice/admin/survey"
 )
 
 // reportBytes bounds one report: that of a gateway in a large cluster has many
@@ -24,6 +26,10 @@ func (g *gatherer) readReports(ctx context.Context, pods []pod) int {
 	}
 	var reports, metrics []question
 	for _, p := range pods {
+		if p.ofLiqo {
+			g.miss("the report of pod "+p.String(), survey.ErrOfLiqo)
+			continue
+		}
 		for _, program := range []string{"gateway", "fabric"} {
 			if slices.ContainsFunc(p.containers, func(c container) bool { return c.name == program }) {
 				reports = append(reports, question{p, program, false})

@@ -17,6 +17,7 @@ func TestTakenOver(t *testing.T) {
 		return survey.Component{Kind: kind, Namespace: i.Namespace, Name: name, Version: "v1.2.0", Desired: desired, Ready: desired, Updated: desired}
 	}
 	i.Components = append(i.Components, liqos("Deployment", "liqo-controller-manager", 1), liqos("Deployment", "liqo-ipam", 1), liqos("DaemonSet", "liqo-fabric", 0))
+	i.Components[3].Desired, i.Components[3].Ready = 0, 0 // IPAM: what is beside the network may be off
 	agent := &i.Components[len(i.Components)-1]
 	crds := slices.Clone(w.milan.crds.items)
 	for at := range crds {
@@ -45,6 +46,11 @@ func TestTakenOver(t *testing.T) {
 			t.Errorf("%s: %v", check, all[check])
 		}
 	}
+	i.Interrupted = "the takeover was interrupted: there is a policy"
+	if got := of("installation", judge(w.facts)); !slices.ContainsFunc(got, func(f Finding) bool { return f.Status == Warning && f.Message == i.Interrupted }) {
+		t.Errorf("an interrupted takeover: %+v", got)
+	}
+	i.Interrupted = ""
 	agent.Desired, agent.Ready, agent.Updated = 2, 2, 2
 	if got := worst()["installation"]; got != Warning {
 		t.Errorf("two node agents at once: %v", got)

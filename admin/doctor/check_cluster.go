@@ -193,6 +193,9 @@ func installation(c *cluster) (out []Finding) {
 			because("both write rules and routes of the same peerings on the nodes, and each puts back what the other has removed").
 			fix("run 'liqoctl install --adopt' again, which ends it; to go back to Liqo's: liqoctl uninstall --hand-back"))
 	}
+	if text := c.Installation.Interrupted; text != "" { // it tells what is missing, too
+		return append(out, warn("%s", text).on("Namespace "+c.Installation.Namespace))
+	}
 	deployments, daemonSets := c.unread("Deployment"), c.unread("DaemonSet")
 	switch {
 	case !controller && deployments != "":
@@ -225,11 +228,22 @@ func (c *cluster) componentTexts() (out []string) {
 // noController is what it means that no controller runs.
 const noController = "connections stay as they are, but changes of objects have no effect, and a replaced gateway pod carries no traffic"
 
+// without is what follows if a Deployment has no pod.
+func (c *cluster) without(o *survey.Component) string {
+	if c.Installation.Maintains(o) {
+		return noController
+	}
+	return "nobody does what it does"
+}
+
 // component judges a Deployment or a DaemonSet of the installation.
 func (c *cluster) component(o *survey.Component) (out []Finding) {
-	if o.Kind == "Deployment" && o.Desired == 0 {
+	switch {
+	case o.Off() && c.Installation.MayBeOff(o):
+		return []Finding{pass(survey.OffNote).on(o.String())}
+	case o.Off():
 		return []Finding{warn("it is scaled to zero pods").on(o.String()).
-			because("somebody scaled it to zero: %s", noController).
+			because("somebody scaled it to zero: %s", c.without(o)).
 			fix("%s", c.Installation.ScaleUp(o))}
 	}
 	if o.Healthy() {
@@ -245,7 +259,10 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 	if o.Ready == 0 {
 		f.Status = Failed
 		if o.Kind == "Deployment" {
-			f = f.because(noController)
+			f = f.because("%s", c.without(o))
+		}
+		if c.Installation.MayBeOff(o) {
+			f.Status = Warning
 		}
 	}
 	return []Finding{f}

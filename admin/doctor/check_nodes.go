@@ -140,6 +140,9 @@ func (e *end) agentHint(node string) string {
 		if !isReady(p) {
 			return fmt.Sprintf("the agent of the node, pod %s/%s, is not ready: see its log", p.Namespace, p.Name)
 		}
+		if survey.OfLiqo(&p.Spec) {
+			return fmt.Sprintf("see the log of Liqo's node agent there, pod %s/%s", p.Namespace, p.Name)
+		}
 		return fmt.Sprintf("see 'kubectl -n %s exec %s -- fabric status'", p.Namespace, p.Name)
 	}
 	if e.cluster.agents.err != nil {

@@ -208,7 +208,7 @@ func gatewayRights(e *end) []Finding {
 	switch {
 	case e.accountErr != nil:
 		return []Finding{skip("%s", plain(e.accountErr))}
-	case e.after == nil && e.cluster.Installation.OfLiqo():
+	case e.ofLiqo():
 		return []Finding{skip("what a gateway of Liqo needs is not judged")}
 	case len(e.account) > 0:
 		return []Finding{fail("its service account may not %s", shorten(e.account, 3)).on(g.String()).

@@ -108,7 +108,11 @@ func gatewayPods(e *end) (out []Finding) {
 		out = append(out, conditionFindings("Connection "+c.Namespace+"/"+c.Name, c.Status.Conditions, networkingv1beta1.ConditionPeerUnique)...)
 	}
 	if len(out) == 0 {
-		out = append(out, pass("%s runs on %s", ready.Name, ready.Spec.NodeName))
+		f := pass("%s runs on %s", ready.Name, ready.Spec.NodeName)
+		if e.ofLiqo() {
+			f.Message += "; it is Liqo's and is not asked: what follows is by its objects and its Connection"
+		}
+		out = append(out, f)
 	}
 	return addConsequence(out)
 }
@@ -118,7 +122,7 @@ func (e *end) noActivePod() Finding {
 	f := fail("none of %d pods is active", len(e.pods.items))
 	for i := range e.cluster.Installation.Components {
 		o := &e.cluster.Installation.Components[i]
-		if o.Kind != "Deployment" || o.Ready > 0 {
+		if !e.cluster.Installation.Maintains(o) || o.Ready > 0 {
 			continue
 		}
 		f = f.because("the controller marks the leading pod and points the nodes to it, but no pod of %s runs", o)

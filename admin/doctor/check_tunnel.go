@@ -24,6 +24,8 @@ func reachability(p *peering) []Finding {
 		return oneSided(p.local)
 	}
 	switch {
+	case (client.ofLiqo() || server.ofLiqo()) && client.connected() && server.connected():
+		return []Finding{pass("UDP passes in both directions, as the Connections say")}
 	case !client.asked():
 		return []Finding{skip("the client's gateway cannot be asked: %s", client.silent()).in(client.cluster)}
 	case !server.asked():
@@ -83,6 +85,9 @@ func (e *end) tunnelsLeftOut() []Finding {
 
 // oneSided is reachability by what one side sees.
 func oneSided(e *end) []Finding {
+	if e.ofLiqo() && e.connected() {
+		return []Finding{pass("UDP passes in both directions, as the Connection says")}
+	}
 	if !e.asked() {
 		return []Finding{skip("the gateway cannot be asked: %s", e.silent())}
 	}
@@ -161,6 +166,8 @@ func pings(p *peering) (out []Finding) {
 		if e.probe == nil || len(e.probe.Pings) == 0 {
 			if f, known := e.pingsByConnection(); known {
 				out = append(out, f)
+			} else if e.ofLiqo() && e.connected() {
+				texts = append(texts, fmt.Sprintf("the Connection is %s, latency %s", networkingv1beta1.Connected, or(e.peer.Connection.Status.Latency.Value, "not known")))
 			}
 			continue
 		}

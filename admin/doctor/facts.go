@@ -195,6 +195,15 @@ func (e *end) activePod() *corev1.Pod {
 	return nil
 }
 
+// ofLiqo tells whether the gateway's pods are Liqo's.
+func (e *end) ofLiqo() bool {
+	p := e.activePod()
+	if p == nil && len(e.pods.items) > 0 {
+		p = &e.pods.items[0]
+	}
+	return p != nil && survey.OfLiqo(&p.Spec)
+}
+
 // probe is what `gateway probe -o json` prints, as far as anybody needs it here.
 type probe struct {
 	Endpoint netip.AddrPort `json:"endpoint,omitzero"`

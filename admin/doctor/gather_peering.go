@@ -167,7 +167,7 @@ func (e *endCase) rightsOf() (out []access.Permission) {
 
 // readRights asks what the gateway's service account may do.
 func (e *endCase) readRights(ctx context.Context) {
-	if e.accountErr = e.pods.err; e.accountErr != nil {
+	if e.accountErr = e.pods.err; e.accountErr != nil || e.ofLiqo() {
 		return
 	}
 	if len(e.pods.items) == 0 {
@@ -285,6 +285,10 @@ func (c *peeringCase) sample(ctx context.Context, keep func(*endCase, *survey.Ga
 		if pod == nil {
 			return
 		}
+		if e.ofLiqo() {
+			e.reportErr = survey.ErrOfLiqo
+			return
+		}
 		asked := time.Now()
 		r, err := survey.ReadGateway(ctx, e.access, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 		if err != nil {
@@ -312,7 +316,7 @@ func (e *endCase) findLeaders(ctx context.Context) (names []string) {
 	}
 	for i := range e.pods.items {
 		p := &e.pods.items[i]
-		if p.Name != active.Name && p.DeletionTimestamp.IsZero() && p.Status.Phase == corev1.PodRunning && leads(p) && leads(active) && leads(p) {
+		if p.Name != active.Name && p.DeletionTimestamp.IsZero() && p.Status.Phase == corev1.PodRunning && !survey.OfLiqo(&p.Spec) && leads(p) && leads(active) && leads(p) {
 			names = append(names, p.Name)
 		}
 	}
@@ -325,7 +329,7 @@ const roleActive = "active"
 // readProbe has the gateway ping its peer.
 func (e *endCase) readProbe(ctx context.Context) {
 	pod := e.activePod()
-	if pod == nil {
+	if pod == nil || e.ofLiqo() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -356,7 +360,7 @@ func (e *endCase) askAgents(ctx context.Context) {
 		}
 		for i := range e.cluster.agents.items {
 			p := &e.cluster.agents.items[i]
-			if p.Spec.NodeName != n.Name || !isReady(p) {
+			if p.Spec.NodeName != n.Name || !isReady(p) || survey.OfLiqo(&p.Spec) {
 				continue
 			}
 			r, err := survey.ReadFabric(ctx, e.access, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/survey"
 )
 
 // waitForPods waits for the probers. A policy of the cluster may forbid those on the host
@@ -175,7 +177,7 @@ func (s *site) refusal(ctx context.Context, namespace string) string {
 	}
 	var newest *corev1.Event
 	for i := range events.Items {
-		if e := &events.Items[i]; e.Reason == "FailedCreate" && (newest == nil || newest.LastTimestamp.Before(&e.LastTimestamp)) {
+		if e := &events.Items[i]; e.Reason == "FailedCreate" && (newest == nil || survey.EventTime(newest).Before(survey.EventTime(e))) {
 			newest = e
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -124,5 +125,5 @@ func (e *end) seeEvents(ctx context.Context, v *evidence, name string) {
 		about := ev.InvolvedObject.Name
 		return about != name && about != "gw-"+name && !strings.HasPrefix(about, "gw-"+name+"-")
 	})
-	slices.SortStableFunc(v.Events, func(a, b corev1.Event) int { return lastSeen(&b).Compare(lastSeen(&a)) })
+	slices.SortStableFunc(v.Events, func(a, b corev1.Event) int { return survey.EventTime(&b).Compare(survey.EventTime(&a)) })
 }

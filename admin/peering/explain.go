@@ -180,7 +180,7 @@ func (v *evidence) besideThePoint(e corev1.Event) bool {
 	case "Pod":
 		i := slices.IndexFunc(v.Pods, func(p corev1.Pod) bool { return p.Name == about.Name && !another(p.UID) })
 		passed := i >= 0 && slices.ContainsFunc(v.Pods[i].Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-			return c.State.Running != nil && lastSeen(&e).Before(c.State.Running.StartedAt.Time)
+			return c.State.Running != nil && survey.EventTime(&e).Before(c.State.Running.StartedAt.Time)
 		})
 		return i < 0 && len(v.Pods) > 0 || passed || e.Reason == "MissingClusterDNS"
 	case "ReplicaSet":
@@ -200,23 +200,9 @@ func (x *explanation) events(events []corev1.Event, now time.Time) {
 			continue
 		}
 		lines := len(x.lines)
-		x.say(fmt.Sprintf("Event of %s %s, %v ago", e.InvolvedObject.Kind, e.InvolvedObject.Name, age(now, lastSeen(e))), e.Reason, e.Message)
+		x.say(fmt.Sprintf("Event of %s %s, %v ago", e.InvolvedObject.Kind, e.InvolvedObject.Name, age(now, survey.EventTime(e))), e.Reason, e.Message)
 		n += len(x.lines) - lines
 	}
-}
-
-// lastSeen is when an event happened last.
-func lastSeen(e *corev1.Event) time.Time {
-	t := e.CreationTimestamp.Time
-	for _, u := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
-		if u.After(t) {
-			t = u
-		}
-	}
-	if e.Series != nil && e.Series.LastObservedTime.After(t) {
-		t = e.Series.LastObservedTime.Time
-	}
-	return t
 }
 
 // age is how long ago something was; clocks differ, so it is never negative.

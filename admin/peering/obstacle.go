@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/survey"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -72,7 +73,7 @@ func latestEvent(events []corev1.Event, secrets []metav1.PartialObjectMetadata) 
 		ev := &events[i]
 		for k := range secrets {
 			about, s := ev.InvolvedObject, &secrets[k]
-			if about.UID == s.UID && about.ResourceVersion == s.ResourceVersion && (latest == nil || lastSeen(ev).After(lastSeen(latest))) {
+			if about.UID == s.UID && about.ResourceVersion == s.ResourceVersion && (latest == nil || survey.EventTime(ev).After(survey.EventTime(latest))) {
 				latest = ev
 			}
 		}

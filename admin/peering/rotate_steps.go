@@ -244,27 +244,30 @@ func (r *rotation) proven() *step {
 	return &step{
 		in: p.Cluster, waiting: "Waiting for a handshake with the new keys", done: "Handshake with the new keys of cluster " + r.id + " seen", clues: p.connectionClues,
 		try: func(ctx context.Context) (missing string, err error) {
-			theirs, missing, err := p.report(ctx)
-			if theirs == nil {
-				return missing, err
-			}
 			ours, missing, err := r.report(ctx)
 			if ours == nil {
 				return missing, err
 			}
-			return handshakeMissing(theirs.DataPlane.Tunnel, ours.DataPlane.Tunnel, r.text(), r.handshake), nil
+			theirs, missing, err := p.report(ctx)
+			if errors.Is(err, survey.ErrOfLiqo) { // then ours alone tells
+				return handshakeMissing(nil, ours.DataPlane.Tunnel, r.text(), r.handshake), nil
+			}
+			if theirs == nil {
+				return missing, err
+			}
+			return handshakeMissing(&theirs.DataPlane.Tunnel, ours.DataPlane.Tunnel, r.text(), r.handshake), nil
 		},
 	}
 }
 
 // handshakeMissing is what is missing of a handshake with a new key, by what the
 // gateway at the other end of the tunnel and the one with the key say. before is
-// the last one that the latter had with its former key.
-func handshakeMissing(theirs, ours survey.TunnelStats, key string, before time.Time) string {
+// the last one that the latter had with its former key. theirs is nil if nobody can ask for it.
+func handshakeMissing(theirs *survey.TunnelStats, ours survey.TunnelStats, key string, before time.Time) string {
 	switch {
-	case theirs.Peer != key:
+	case theirs != nil && theirs.Peer != key:
 		return "its gateway has not seen the new public key yet"
-	case theirs.LastHandshake.IsZero():
+	case theirs != nil && theirs.LastHandshake.IsZero():
 		return "there has been no handshake with the new key yet"
 	case !ours.LastHandshake.After(before):
 		return "the peer's gateway has had no handshake since it got its new key"
@@ -284,6 +287,10 @@ func (e *end) report(ctx context.Context) (report *survey.GatewayReport, missing
 		})
 		if i < 0 {
 			return nil, fmt.Sprintf("no pod of the gateway %s/%s is active: see its Deployment", e.namespace, e.gateway()), nil
+		}
+		if survey.OfLiqo(&pods[i].Spec) {
+			return nil, "", e.Errorf("pod %s/%s tells neither its key nor its handshakes: %w; to replace its keys, hand it over first with 'liqoctl network adopt %s'",
+				pods[i].Namespace, pods[i].Name, survey.ErrOfLiqo, e.peer.id)
 		}
 		report, err = survey.ReadGateway(ctx, e.Cluster, client.ObjectKeyFromObject(&pods[i]))
 	}

@@ -1,16 +1,19 @@
 package peering
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 func TestHandshakeMissing(t *testing.T) {
@@ -18,15 +21,18 @@ func TestHandshakeMissing(t *testing.T) {
 	after := before.Add(time.Second)
 	const key, former = "new", "old"
 	for _, tt := range []struct {
-		name         string
-		theirs, ours survey.TunnelStats
-		missing      string // part of it; "": nothing
+		name    string
+		theirs  *survey.TunnelStats
+		ours    survey.TunnelStats
+		missing string // part of it; "": nothing
 	}{
-		{"the public key is not there yet", survey.TunnelStats{Peer: former, LastHandshake: before}, survey.TunnelStats{LastHandshake: before}, "not seen the new public key"},
-		{"the former key is in use", survey.TunnelStats{Peer: key, FormerPeer: former}, survey.TunnelStats{LastHandshake: before}, "no handshake with the new key"},
-		{"only the peer is through", survey.TunnelStats{Peer: key, LastHandshake: after}, survey.TunnelStats{LastHandshake: before}, "no handshake since"},
-		{"both are, the former key rests", survey.TunnelStats{Peer: key, FormerPeer: former, LastHandshake: after}, survey.TunnelStats{LastHandshake: after}, ""},
-		{"a gateway that had none before", survey.TunnelStats{Peer: key, LastHandshake: after}, survey.TunnelStats{LastHandshake: after}, ""},
+		{"the public key is not there yet", &survey.TunnelStats{Peer: former, LastHandshake: before}, survey.TunnelStats{LastHandshake: before}, "not seen the new public key"},
+		{"the former key is in use", &survey.TunnelStats{Peer: key, FormerPeer: former}, survey.TunnelStats{LastHandshake: before}, "no handshake with the new key"},
+		{"only the peer is through", &survey.TunnelStats{Peer: key, LastHandshake: after}, survey.TunnelStats{LastHandshake: before}, "no handshake since"},
+		{"both are, the former key rests", &survey.TunnelStats{Peer: key, FormerPeer: former, LastHandshake: after}, survey.TunnelStats{LastHandshake: after}, ""},
+		{"a gateway that had none before", &survey.TunnelStats{Peer: key, LastHandshake: after}, survey.TunnelStats{LastHandshake: after}, ""},
+		{"the peer's gateway is Liqo's", nil, survey.TunnelStats{LastHandshake: after}, ""},
+		{"the same, too early", nil, survey.TunnelStats{LastHandshake: before}, "no handshake since"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := handshakeMissing(tt.theirs, tt.ours, key, before)
@@ -34,6 +40,24 @@ func TestHandshakeMissing(t *testing.T) {
 				t.Errorf("missing %q, want %q", got, tt.missing)
 			}
 		})
+	}
+}
+
+// TestReportOfLiqo: Liqo's gateway is not asked, and what to do instead is told at once.
+func TestReportOfLiqo(t *testing.T) {
+	p := rotationEnds(nil, nil)
+	p[0].namespace, p[0].role = "liqo-tenant-milan", networkingv1beta1.ConnectionClient
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p[0].namespace, Name: "gw-milan-0", Labels: map[string]string{
+			networkingv1beta1.LabelComponent: networkingv1beta1.ComponentGateway, networkingv1beta1.LabelGatewayName: p[0].gateway(),
+			networkingv1beta1.LabelActive: networkingv1beta1.LabelTrue,
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "gateway"}, {Name: "wireguard"}, {Name: "geneve"}}},
+	}
+	p[0].Client = fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(pod).Build()
+	report, missing, err := p[0].report(t.Context())
+	if report != nil || missing != "" || !errors.Is(err, survey.ErrOfLiqo) || !strings.Contains(err.Error(), "'liqoctl network adopt milan'") || patience(err) != 0 {
+		t.Errorf("%v, %q, %v", report, missing, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -127,7 +128,7 @@ func (c *Chart) render(values Values, namespace string) (map[string]string, erro
 	}
 	files, err := engine.Engine{}.RenderWithContext(context.Background(), c.chart, all) // it asks nobody
 	if err != nil {
-		return nil, err
+		return nil, saidByTemplate(err)
 	}
 	rendered := map[string]string{}
 	for name, text := range files {
@@ -137,6 +138,17 @@ func (c *Chart) render(values Values, namespace string) (map[string]string, erro
 		}
 	}
 	return rendered, nil
+}
+
+// placeInTemplate is where a template refuses a value, as Helm puts it before the sentence of the template.
+var placeInTemplate = regexp.MustCompile(`^execution error at \([^()]*\): `)
+
+// saidByTemplate is the error of a template without its place, which is of no use to who sets values. Other errors stay.
+func saidByTemplate(err error) error {
+	if place := placeInTemplate.FindString(err.Error()); place != "" {
+		return errors.New(strings.TrimPrefix(err.Error(), place))
+	}
+	return err
 }
 
 // coalesced are the values with the chart's own behind them.

@@ -217,7 +217,7 @@ func TestPreflight(t *testing.T) {
 		{name: "a vendor's version", facts: good(func(f *Facts) { f.KubernetesVersion = "v1.31.0-gke.1234" })},
 		{name: "Liqo itself", facts: good(func(f *Facts) {
 			f.Installed.Liqo = []string{"Deployment liqo/liqo-controller-manager"}
-		}), err: "this cluster runs Liqo, and both would manage the same objects: uninstall Liqo with its own liqoctl first, or keep it and hand peerings to Sluice's gateway with 'liqoctl network adopt' (Deployment liqo/liqo-controller-manager)"},
+		}), err: "this cluster runs Liqo, and both would manage the same objects: to take over its network, hand its peerings to Sluice's gateway with 'liqoctl network adopt', then add --adopt here (docs/liqo.md); otherwise uninstall Liqo with its own liqoctl first (Deployment liqo/liqo-controller-manager)"},
 		{name: "another namespace", facts: good(func(f *Facts) { f.Installed.Elsewhere = "network" }),
 			err: "there is already an installation in namespace network, and a cluster can have only one: name it with --liqo-namespace network, or uninstall it first"},
 		{name: "the agents' namespace", facts: told(), namespace: "liqo-fabric",

@@ -25,7 +25,7 @@ func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiext
 	}
 	i := f.Installed
 	if len(i.Liqo) > 0 {
-		errs = append(errs, fmt.Errorf("this cluster runs Liqo, and both would manage the same objects: uninstall Liqo with its own liqoctl first, or keep it and hand peerings to Sluice's gateway with 'liqoctl network adopt' (%s)", strings.Join(i.Liqo, ", ")))
+		errs = append(errs, fmt.Errorf("this cluster runs Liqo, and both would manage the same objects: to take over its network, hand its peerings to Sluice's gateway with 'liqoctl network adopt', then add --adopt here (docs/liqo.md); otherwise uninstall Liqo with its own liqoctl first (%s)", strings.Join(i.Liqo, ", ")))
 	}
 	if i.Elsewhere != "" {
 		errs = append(errs, fmt.Errorf("there is already an installation in namespace %s, and a cluster can have only one: name it with --liqo-namespace %s, or uninstall it first", i.Elsewhere, i.Elsewhere))

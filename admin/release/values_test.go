@@ -53,6 +53,8 @@ func TestRefusedValues(t *testing.T) {
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %s", err, tt.want)
+			} else if strings.Contains(err.Error(), "templates/") || strings.Contains(err.Error(), "execution error") {
+				t.Errorf("the place in the chart is told: %v", err)
 			}
 		})
 	}

@@ -169,7 +169,7 @@ func podAlerts(c *Cluster, p *Peer) (out []Alert) {
 // whyNoneActive says why a gateway has no active pod, and what to do.
 func (c *Cluster) whyNoneActive() string {
 	for i := range c.Installation.Components {
-		if o := &c.Installation.Components[i]; o.Kind == kindDeployment && o.Ready == 0 {
+		if o := &c.Installation.Components[i]; c.Installation.Maintains(o) && o.Ready == 0 {
 			advice := "see why its pods are not ready"
 			if o.Off() {
 				advice = c.Installation.ScaleUp(o)

@@ -303,6 +303,19 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestInterruptedTakeover: what is left of a takeover is told once, and not that 'liqoctl install' creates what is missing.
+func TestInterruptedTakeover(t *testing.T) {
+	liqos := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller-manager", Desired: 1, Ready: 1}
+	ours := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller", Desired: 1, Ready: 1}
+	for _, components := range [][]Component{{liqos}, {liqos, ours}} {
+		c := Cluster{Installation: Installation{Namespace: "liqo", Components: components, Interrupted: "there is a policy: 'liqoctl install --adopt' goes on"}}
+		want := Alert{Object: "namespace liqo", Reason: ReasonInterrupted, Warning: true, Message: c.Installation.Interrupted}
+		if got := c.ComponentAlerts(); len(got) != 1 || got[0] != want {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 func TestComponentAlerts(t *testing.T) {
 	controller := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller", Desired: 2, Ready: 2}
 	off, dns := controller, controller

@@ -35,7 +35,7 @@ const deniedReports = "the reports of gateways (pods/exec)"
 var errNoActivePod = errors.New("no pod of it is active")
 
 // AskGateways asks the active pods of all gateways, several at a time, and fills
-// in Report or ReportErr of each. Those that do not answer are Gaps, too.
+// in Report or ReportErr of each. Those that do not answer, or are Liqo's, are Gaps, too.
 func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, askAtOnce)
@@ -49,6 +49,10 @@ func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
 			g.ReportErr = c.Errorf("%s: %w", g, errNoActivePod)
 			continue
 		}
+		if pod.OfLiqo {
+			g.ReportErr = c.Errorf("%s: %w", g, ErrOfLiqo)
+			continue
+		}
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -58,11 +62,14 @@ func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
 	wg.Wait()
 	for i := range s.Peers {
 		if g := s.Peers[i].Gateway; g != nil && g.ReportErr != nil && !g.silenceIsKnown() {
-			what := "the report of " + g.String()
-			if denied(g.ReportErr) {
-				what = deniedReports
+			gap := Gap{What: "the report of " + g.String(), Err: g.ReportErr}
+			switch {
+			case denied(g.ReportErr):
+				gap.What = deniedReports
+			case errors.Is(g.ReportErr, ErrOfLiqo):
+				gap.Err = c.Errorf("%w", errGatewaysOfLiqo) // one line for all
 			}
-			s.Gaps = append(s.Gaps, Gap{What: what, Err: g.ReportErr})
+			s.Gaps = append(s.Gaps, gap)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (f *facts) build(c *access.Cluster, o Options) *Cluster {
 		Installation: Installation{
 			ClusterID: f.id, Namespace: c.LiqoNamespace, KubernetesVersion: f.kubernetes,
 			Version: cmp.Or(f.install.Version, controllerVersion(f.components)), Labels: f.install.ClusterLabels, Components: f.components,
-			ControllerReplicas: f.install.ControllerReplicas,
+			ControllerReplicas: f.install.ControllerReplicas, Interrupted: f.interrupted,
 		},
 	}
 	if c.Config != nil {

@@ -215,6 +215,7 @@ func TestReadCluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("an interrupted takeover", func(t *testing.T) { testInterrupted(t, c, admin) })
 	t.Run("another namespace of the installation", func(t *testing.T) {
 		wrong, err := access.New(c.Config, access.Options{LiqoNamespace: "elsewhere"})
 		if err != nil {
@@ -230,6 +231,48 @@ func TestReadCluster(t *testing.T) {
 			t.Error("no error")
 		}
 	})
+}
+
+// testInterrupted: where Liqo runs, what is left of a takeover of its network is told, to those who read the installation.
+func testInterrupted(t *testing.T, c *controlplanetest.Cluster, admin *access.Cluster) {
+	told := func(o survey.Options) string {
+		t.Helper()
+		s, err := survey.Read(t.Context(), admin, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Installation.Interrupted
+	}
+	c.Apply(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: liqo-network.sluice.liqo.io, labels: {networking.liqo.io/adoption: "true"}}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [ipam.liqo.io], apiVersions: ["*"], operations: [CREATE], resources: [networks]}]}
+  validations: [{expression: "true"}]
+`)
+	if got := told(survey.Options{}); got != "" {
+		t.Errorf("without Liqo: %s", got)
+	}
+	c.Apply(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: liqo-controller-manager, namespace: liqo, labels: {app.kubernetes.io/part-of: liqo}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: manager}}
+  template:
+    metadata: {labels: {app: manager}}
+    spec: {containers: [{name: manager, image: nowhere/manager}]}
+`)
+	for _, o := range []survey.Options{{}, {PeeringsOnly: true, Components: true}} {
+		if got := told(o); !strings.Contains(got, "there is ValidatingAdmissionPolicy liqo-network.sluice.liqo.io") || !strings.Contains(got, "install --adopt") {
+			t.Errorf("%+v: %q", o, got)
+		}
+	}
+	if got := told(survey.Options{PeeringsOnly: true}); got != "" {
+		t.Errorf("to who reads peerings alone: %s", got)
+	}
 }
 
 // open is a cluster as somebody reaches it.

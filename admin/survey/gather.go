@@ -30,6 +30,7 @@ type facts struct {
 	liqoNamespace string
 	install       access.Installation
 	components    []Component
+	interrupted   string // Installation.Interrupted
 	networks      []ipamv1alpha1.Network
 	ips           []ipamv1alpha1.IP
 

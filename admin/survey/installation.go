@@ -98,7 +98,10 @@ func (c *Component) Controller() bool {
 // ScaleUp is the command that undoes that a controller was scaled to zero.
 func (i *Installation) ScaleUp(c *Component) string {
 	replicas := int32(access.DefaultControllerReplicas)
-	if c.Controller() && i.ControllerReplicas > 0 {
+	switch {
+	case i.OfLiqo() || i.BesideOurs(c):
+		replicas = 1
+	case c.Controller() && i.ControllerReplicas > 0:
 		replicas = i.ControllerReplicas
 	}
 	return fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=%d", c.Namespace, c.Name, replicas)
@@ -108,6 +111,7 @@ func (i *Installation) ScaleUp(c *Component) string {
 const (
 	ReasonScaledToZero = "ScaledToZero"
 	ReasonPodsNotReady = "PodsNotReady"
+	ReasonInterrupted  = "TakeoverInterrupted"
 )
 
 // ComponentAlerts are about the installation rather than about a peering: traffic flows, but
@@ -120,11 +124,16 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 			controller, agents = controller || o.Controller(), agents || o.Kind == kindDaemonSet
 		}
 		switch {
+		case o.Off() && c.Installation.MayBeOff(o):
 		case o.Off():
-			out = append(out, Alert{Object: o.String(), Reason: ReasonScaledToZero, Warning: true, Message: o.Readiness() + "; undo it with " + c.Installation.ScaleUp(o)})
+			out = append(out, Alert{Object: o.String(), Reason: ReasonScaledToZero, Warning: true,
+				Message: "it is scaled to zero: " + c.Installation.without(o) + "; undo it with " + c.Installation.ScaleUp(o)})
 		case !o.Healthy():
 			out = append(out, Alert{Object: o.String(), Reason: ReasonPodsNotReady, Warning: true, Message: o.Readiness()})
 		}
+	}
+	if text := c.Installation.Interrupted; text != "" { // it tells what is missing, too
+		return append(out, Alert{Object: "namespace " + c.Installation.Namespace, Reason: ReasonInterrupted, Warning: true, Message: text})
 	}
 	missing := func(message string) {
 		out = append(out, Alert{Object: "namespace " + c.Installation.Namespace, Reason: ReasonMissing, Warning: true, Message: message + "; 'liqoctl install' creates it again"})
@@ -138,6 +147,38 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 	return out
 }
 
+// ComponentNotes are about components that somebody has scaled to zero, who may do so.
+func (c *Cluster) ComponentNotes() (notes []string) {
+	for i := range c.Installation.Components {
+		if o := &c.Installation.Components[i]; o.Off() && c.Installation.MayBeOff(o) {
+			notes = append(notes, o.String()+": "+OffNote)
+		}
+	}
+	return notes
+}
+
+// OffNote is what is told of such a component.
+const OffNote = "somebody has scaled it to zero; it is Liqo's, and the network works without it"
+
+// parts are those of Liqo without which its network works, by how the names of their Deployments end.
+var parts = []string{"-metric-agent", "-proxy", "-telemetry"}
+
+// MayBeOff tells whether a component is Liqo's, and the network works without it.
+func (i *Installation) MayBeOff(c *Component) bool {
+	return i.BesideOurs(c) || i.OfLiqo() && slices.ContainsFunc(parts, func(s string) bool { return strings.HasSuffix(c.Name, s) })
+}
+
+// Maintains tells whether a component is the controller of the network: ours or, where Liqo runs it, Liqo's.
+func (i *Installation) Maintains(c *Component) bool { return c.Controller() && !i.BesideOurs(c) }
+
+// without is what does not happen while a Deployment has no pods.
+func (i *Installation) without(c *Component) string {
+	if i.Maintains(c) {
+		return "no change has any effect, and a gateway pod that is replaced carries nothing"
+	}
+	return "nobody does what it does"
+}
+
 // LiqosController is how the name of the Deployment of Liqo's controllers ends.
 const LiqosController = "liqo-controller-manager"
 
@@ -145,13 +186,18 @@ const LiqosController = "liqo-controller-manager"
 const ourController = "liqo-controller"
 
 // OfLiqo tells whether the controllers of Liqo run there, and not ours.
-func (i *Installation) OfLiqo() bool { return i.runs(LiqosController) && !i.runs(ourController) }
+func (i *Installation) OfLiqo() bool {
+	return runs(i.Components, LiqosController) && !runs(i.Components, ourController)
+}
 
 // Adopted tells whether both run there: ours have taken over the network of Liqo.
-func (i *Installation) Adopted() bool { return i.runs(LiqosController) && i.runs(ourController) }
+func (i *Installation) Adopted() bool {
+	return runs(i.Components, LiqosController) && runs(i.Components, ourController)
+}
 
-func (i *Installation) runs(suffix string) bool {
-	return slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
+// runs tells whether there is a Deployment whose name ends so.
+func runs(components []Component, suffix string) bool {
+	return slices.ContainsFunc(components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
 }
 
 // BesideOurs tells whether a component is Liqo's where ours have taken over its network.
@@ -173,9 +219,6 @@ func (i *Installation) SecondAgents() *Component {
 
 // Readiness says how many pods are ready, and whether those are the wanted ones.
 func (c *Component) Readiness() string {
-	if c.Off() {
-		return "it is scaled to zero: no change has any effect, and a gateway pod that is replaced carries nothing"
-	}
 	text := fmt.Sprintf("%d of %d pods are ready", c.Ready, c.Desired)
 	if c.Outdated > 0 {
 		text += fmt.Sprintf(", %d of an earlier version: the roll-out is not over", c.Outdated)
@@ -239,7 +282,7 @@ func podOf(p *corev1.Pod) Pod {
 	out := Pod{
 		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
 		Version: cmp.Or(p.Labels[labelVersion], imageVersion(p.Spec.Containers)),
-		Active:  p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue,
+		Active:  p.Labels[networkingv1beta1.LabelActive] == networkingv1beta1.LabelTrue, OfLiqo: OfLiqo(&p.Spec),
 	}
 	for _, c := range p.Status.ContainerStatuses {
 		out.Restarts += c.RestartCount

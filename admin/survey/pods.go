@@ -30,7 +30,7 @@ type OffloadedPod struct {
 	Node  string          `json:"node,omitempty"`
 	Phase corev1.PodPhase `json:"phase"`
 	Ready bool            `json:"ready"`
-	// Reason is why it is not ready, in few words; empty: it is.
+	// Reason is why it is not ready, or what it waits for although it is, in few words; empty: nothing.
 	Reason string `json:"reason,omitempty"`
 	IP     string `json:"ip,omitempty"`
 	// OtherNamespace is its namespace in the other one of the two clusters; empty: it runs where it is from, or that is not
@@ -168,7 +168,7 @@ func (f *podFacts) place() []OffloadedPod {
 		}
 		o := OffloadedPod{
 			Namespace: p.Namespace, Name: p.Name, From: f.own, Node: p.Spec.NodeName, Phase: p.Status.Phase,
-			Ready: seen.Ready, Reason: seen.Reason, IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
+			Ready: seen.Ready, Reason: cmp.Or(seen.Reason, resizeWaits(p)), IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
 		}
 		virtual := slices.IndexFunc(f.virtual, func(v offloadingv1beta1.VirtualNode) bool { return v.Name == p.Spec.NodeName })
 		switch {
@@ -194,6 +194,16 @@ func (f *podFacts) place() []OffloadedPod {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// resizeWaits says that a pod which is ready has not got the resources yet that somebody wants for it; empty: it has.
+func resizeWaits(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && (c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress && c.Reason == corev1.PodReasonError) {
+			return "it is ready, and its resize waits" + because(c.Reason, c.Message)
+		}
+	}
+	return ""
 }
 
 // EventTime is when an event happened last.

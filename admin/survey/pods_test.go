@@ -79,10 +79,17 @@ func TestPendingReason(t *testing.T) {
 	known.Status.Reason = "FailedReflection"
 	lost := pod("lost") // it ran, and the provider does not make it again
 	lost.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reflection.ReasonRecreating}}}}
+	resized := pod("resized")
+	resized.Status.Phase, resized.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+		{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: "no room"},
+	}
+	done := *resized.DeepCopy()
+	done.Name, done.Status.Conditions[1].Status = "done", corev1.ConditionFalse
 	elsewhere := pod("refused")
 	elsewhere.Namespace, elsewhere.Status.Phase = "well", corev1.PodSucceeded
 	f := podFacts{
-		pods: []corev1.Pod{pod("refused"), known, lost, pod("quiet"), elsewhere},
+		pods: []corev1.Pod{pod("refused"), known, lost, pod("quiet"), resized, done, elsewhere},
 		events: []corev1.Event{
 			event("refused", "1", 2, "QuotaExceeded", "cpu: 3 of 2"), event("refused", "1", 1, "PodRefused", "spec.hostNetwork"),
 			event("refused", "of an earlier pod", 3, "Cordoned", ""), event("known", "1", 3, "Other", "which counts less"), event("lost", "1", 3, "Cordoned", "the Tenant"),
@@ -98,6 +105,7 @@ func TestPendingReason(t *testing.T) {
 	want := map[string]string{
 		"shop/lost":    "container web waits (OffloadedPodMissing) (Cordoned: the Tenant)",
 		"shop/refused": "phase Pending (QuotaExceeded: cpu: 3 of 2)", "shop/known": "phase Pending (FailedReflection)", "shop/quiet": "phase Pending", "well/refused": "succeeded",
+		"shop/resized": "it is ready, and its resize waits (Deferred: no room)", "shop/done": "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -58,7 +58,8 @@ func Read(ctx context.Context, c *access.Cluster, o Options) (*Cluster, error) {
 	case !o.PeeringsOnly:
 		f.components = r.components(ctx)
 	case o.Components && o.Nodes != nil:
-		f.components, f.install.ControllerReplicas = o.Nodes.Installation.Components, o.Nodes.Installation.ControllerReplicas
+		i := o.Nodes.Installation
+		f.components, f.install.ControllerReplicas, f.interrupted = i.Components, i.ControllerReplicas, i.Interrupted
 		for _, g := range o.Nodes.Gaps {
 			if g.Kind == kindDeployment || g.Kind == kindDaemonSet {
 				r.add(g)
@@ -69,6 +70,11 @@ func Read(ctx context.Context, c *access.Cluster, o Options) (*Cluster, error) {
 		if slices.ContainsFunc(f.components, func(c Component) bool { return c.Off() }) {
 			f.install, _ = c.Installation(ctx) // else the default is told
 		}
+	}
+	if runs(f.components, LiqosController) && o.Nodes == nil {
+		var err error
+		f.interrupted, err = c.Interrupted(ctx)
+		r.miss("what is left of a takeover", err)
 	}
 	s := f.build(c, o)
 	s.Gaps, s.Within = r.gaps, r.within

@@ -86,6 +86,8 @@ type Installation struct {
 	// ControllerReplicas is how many pods of the controller the administrator asked for; 0:
 	// not known.
 	ControllerReplicas int32
+	// Interrupted says what is left of a takeover of Liqo's network that has not come to its end, and how to go on; empty: nothing.
+	Interrupted string
 }
 
 // Component is a Deployment or a DaemonSet of the installation.
@@ -169,6 +171,7 @@ type Pod struct {
 	Version  string
 	Ready    bool
 	Active   bool // of the gateway's pods the one that leads
+	OfLiqo   bool // it is of Liqo's gateway or node agent
 	Restarts int32
 	Created  time.Time
 	// Reason is why it is not ready, in few words; empty: it is.

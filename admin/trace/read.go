@@ -179,9 +179,9 @@ func (s *sideReader) askGateway(ctx context.Context) {
 	s.Drops, _ = survey.ReadDrops(ctx, s.access, s.gatewayPod())
 }
 
-// gatewayPod is the pod that carries the packets, empty if none does.
+// gatewayPod is the pod that carries the packets, empty if none does that can be asked.
 func (s *sideReader) gatewayPod() (n types.NamespacedName) {
-	if s.Peer != nil && s.Peer.Gateway != nil && s.Peer.Gateway.Active() != nil {
+	if s.Peer != nil && s.Peer.Gateway != nil && s.Peer.Gateway.Active() != nil && !s.Peer.Gateway.OfLiqo() {
 		pod := s.Peer.Gateway.Active()
 		n = types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	}
@@ -239,7 +239,7 @@ func (s *sideReader) askAgent(ctx context.Context, node string) {
 		s.Agents[node] = Agent{Err: s.access.Explain("read Pods in namespace "+s.access.LiqoNamespace+fabricSuffix, err)}
 		return
 	}
-	a := Agent{Err: s.access.Errorf("no agent pod runs on the node")}
+	a := Agent{Err: s.access.Errorf("no agent pod of Sluice runs on the node")}
 	for i := range list.Items {
 		p := &list.Items[i]
 		if p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == fabricProgram }) {

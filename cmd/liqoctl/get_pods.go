@@ -21,8 +21,8 @@ func getPodsCommand(a *app) *cobra.Command {
 		Long: `List where pods run: those of offloaded namespaces, and those of other clusters that run in this one.
 FROM is the cluster that the pod belongs to, IN the cluster in which it runs.
 
--o wide also shows the pod's address, its namespace in the other one of the two clusters, and why it is not ready.
-'liqoctl network doctor' finds out what keeps a pod from running in the other cluster.`,
+-o wide also shows the pod's address, its namespace in the other one of the two clusters, and why it is not ready
+or waits for a resize. 'liqoctl network doctor' finds out what keeps a pod from running in the other cluster.`,
 		Args:    cobra.NoArgs,
 		Example: "  liqoctl get pods\n  liqoctl get pods -n shop -o wide\n  liqoctl get pods --remote-cluster-id milan -o json",
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,12 +198,27 @@ const noPeers = "This cluster has no peering yet: 'liqoctl network connect' make
 // noPeersRead is shown where there may be peerings that are not seen.
 const noPeersRead = "There is no peering that could be read."
 
+// peersForbidden is shown where the user may not read the objects of which peerings consist; empty: that is not the reason.
+func peersForbidden(s *survey.Cluster) string {
+	var kinds []string
+	for _, g := range s.Gaps {
+		if slices.Contains(peeringKinds, g.Kind) && apierrors.IsForbidden(g.Err) && !slices.Contains(kinds, g.Kind+"s") {
+			kinds = append(kinds, g.Kind+"s")
+		}
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	slices.Sort(kinds)
+	return "Whether there are peerings cannot be seen: you may not read " + strings.Join(kinds, ", ") + "."
+}
+
 // noPeersIn is noPeers, unless they are only not seen: by who may not read them, or as one
 // namespace is looked into: that of c, or the only one that the user may read. Without c that is all of them.
 func noPeersIn(c *access.Cluster, s *survey.Cluster) string {
 	switch {
 	case !allPeersRead(s):
-		return noPeersRead
+		return cmp.Or(peersForbidden(s), noPeersRead)
 	case c != nil && c.NamespaceGiven:
 		return fmt.Sprintf("There is no peering in namespace %s: without -n, those of all namespaces are shown.", c.Namespace)
 	case s.Within != "":

@@ -42,6 +42,10 @@ type healthInfo struct {
 	UnhealthyPods map[string]podInfo `json:"unhealthyPods,omitempty"`
 	// Problems say why it is not healthy.
 	Problems []string `json:"problems,omitempty"`
+	// Notes are about parts of Liqo that somebody has scaled to zero.
+	Notes []string `json:"notes,omitempty"`
+
+	ofLiqo bool // Liqo runs there
 }
 
 type componentInfo struct {
@@ -127,7 +131,7 @@ func infoOf(s *survey.Cluster) info {
 }
 
 func healthOf(s *survey.Cluster) healthInfo {
-	h := healthInfo{Components: []componentInfo{}}
+	h := healthInfo{Components: []componentInfo{}, Notes: s.ComponentNotes(), ofLiqo: s.Installation.OfLiqo()}
 	for _, a := range s.ComponentAlerts() {
 		h.Problems = append(h.Problems, a.String())
 	}

@@ -322,6 +322,36 @@ func TestGetInfo(t *testing.T) {
 	}
 }
 
+// TestInfoOfPartsThatAreOff: what Liqo can do without is told where it is scaled to zero, and is no failure.
+func TestInfoOfPartsThatAreOff(t *testing.T) {
+	s := romeSurvey()
+	well := func(name string, desired int32) survey.Component {
+		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, Desired: desired, Ready: desired}
+	}
+	agents := survey.Component{Kind: "DaemonSet", Namespace: "liqo", Name: "liqo-fabric", Desired: 2, Ready: 2}
+	for _, tt := range []struct {
+		name       string
+		components []survey.Component
+		want, not  string
+	}{
+		{"of Liqo", []survey.Component{well("liqo-controller-manager", 1), well("liqo-metric-agent", 0), agents},
+			"Liqo is healthy Deployment liqo/liqo-metric-agent: somebody has scaled it to zero;", "carries nothing"},
+		{"the controller of Liqo", []survey.Component{well("liqo-controller-manager", 0), agents},
+			"a gateway pod that is replaced carries nothing; undo it with kubectl -n liqo scale deployment liqo-controller-manager --replicas=1", "Liqo is healthy"},
+		{"what Liqo needs", []survey.Component{well("liqo-controller-manager", 1), well("liqo-ipam", 0), agents},
+			"Deployment liqo/liqo-ipam: it is scaled to zero: nobody does what it does; undo it with kubectl -n liqo scale deployment liqo-ipam --replicas=1", "carries nothing"},
+		{"beside ours", []survey.Component{well("liqo-controller-manager", 1), well("liqo-controller", 2), well("liqo-metric-agent", 0), agents, romeSurvey().Installation.Components[1]},
+			"Deployment liqo/liqo-metric-agent: somebody has scaled it to zero; it is Liqo's, and the network works without it", "unhealthy"},
+	} {
+		s.Installation.Components = tt.components
+		text := shown(func(p *console.Page) { p.Box("", infoOf(s).Health.section()) })
+		got := strings.Join(strings.Fields(strings.ReplaceAll(text, "│", " ")), " ")
+		if !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {
+			t.Errorf("%s:\n%s", tt.name, got)
+		}
+	}
+}
+
 // Where Liqo runs, its version is not taken for one of ours.
 func TestInfoOfLiqo(t *testing.T) {
 	s := romeSurvey()

@@ -71,16 +71,23 @@ func (l localInfo) section() *console.Section {
 
 func (h healthInfo) section() *console.Section {
 	s := &console.Section{}
+	who := "Sluice"
+	if h.ofLiqo {
+		who = "Liqo"
+	}
 	switch {
 	case h.Healthy == nil:
 		s.Text(console.Caution("Not known: it may not be seen by this user"))
 	case *h.Healthy:
-		s.Text(console.Good("Sluice is healthy"))
+		s.Text(console.Good(who + " is healthy"))
 	default:
-		s.Text(console.Bad("Sluice is unhealthy"))
+		s.Text(console.Bad(who + " is unhealthy"))
 	}
 	for _, p := range h.Problems {
 		s.Text(console.Bad(p))
+	}
+	for _, n := range h.Notes {
+		s.Text(n)
 	}
 	if len(h.UnhealthyPods) > 0 {
 		pods := s.Sub("Unhealthy pods")

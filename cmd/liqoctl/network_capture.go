@@ -231,6 +231,9 @@ func capturePod(c *access.Cluster, s *survey.Cluster, p *survey.Peer) (types.Nam
 	if pod == nil {
 		return types.NamespacedName{}, c.Errorf("no pod of %s carries traffic now: 'liqoctl network doctor %s' finds out why", p.Gateway, p.ID)
 	}
+	if pod.OfLiqo {
+		return types.NamespacedName{}, c.Errorf("pod %s/%s is of Liqo's gateway, which shows no packets: 'liqoctl network adopt %s' hands it over to Sluice's, which does", pod.Namespace, pod.Name, p.ID)
+	}
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, nil
 }
 

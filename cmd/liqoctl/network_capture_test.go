@@ -70,7 +70,11 @@ func TestCapturePod(t *testing.T) {
 	if err != nil || pod.String() != "liqo-tenant-milan/gw-milan-1" {
 		t.Errorf("%v, %v", pod, err)
 	}
+	liqos := []survey.Pod{{Namespace: "liqo-tenant-milan", Name: "gw-milan-1", Active: true, OfLiqo: true}}
 	for want, peer := range map[string]*survey.Peer{
+		"pod liqo-tenant-milan/gw-milan-1 is of Liqo's gateway, which shows no packets: 'liqoctl network adopt milan' hands it over to Sluice's, which does": {
+			ID: "milan", Gateway: &survey.Gateway{Pods: liqos},
+		},
 		"the peering with milan has no gateway: 'liqoctl network doctor milan' finds out what is missing": {ID: "milan"},
 		"no pod of GatewayServer a/b carries traffic now: 'liqoctl network doctor milan' finds out why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayServer", Namespace: "a", Name: "b", Pods: pods[1:]}},
 		"no pod of GatewayClient a/b carries traffic now: 'liqoctl network doctor milan' finds out why":   {ID: "milan", Gateway: &survey.Gateway{Kind: "GatewayClient", Namespace: "a", Name: "b"}},

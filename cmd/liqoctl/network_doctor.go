@@ -27,7 +27,7 @@ With one cluster instead of two, the doctor checks all of its peerings, or the n
 from one side. Nothing is changed, and no private key is read.
 
 Gateways and node agents are queried in the same way as with 'kubectl exec'. Without the right to do that, or to read
-some objects, you see less.`,
+some objects, you see less. Those of Liqo are not queried: what their objects do not tell is not judged.`,
 		Example: `  # Both sides: the local cluster and the remote one.
   liqoctl network doctor --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
 
