@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -132,7 +134,8 @@ func (r *reconciler) stored(u *unstructured.Unstructured) *unstructured.Unstruct
 	return u
 }
 
-// dropMissing removes from a value the fields that another one lacks. What that one has beside them is not added.
+// dropMissing removes from a value the empty fields that another one lacks. What that one has beside them is not added, and
+// what is not empty stays: it is a field of a version of the type that is newer than this program.
 func dropMissing(from, kept any) {
 	switch from := from.(type) {
 	case map[string]any:
@@ -141,12 +144,11 @@ func dropMissing(from, kept any) {
 			return
 		}
 		for key, v := range from {
-			k, there := kept[key]
-			if !there {
+			if k, there := kept[key]; there {
+				dropMissing(v, k)
+			} else if isEmpty(v) {
 				delete(from, key)
-				continue
 			}
-			dropMissing(v, k)
 		}
 	case []any:
 		kept, _ := kept.([]any)
@@ -154,6 +156,17 @@ func dropMissing(from, kept any) {
 			dropMissing(from[i], kept[i])
 		}
 	}
+}
+
+// isEmpty tells whether there is nothing in a value of JSON, at any depth.
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		return !slices.ContainsFunc(slices.Collect(maps.Values(v)), func(v any) bool { return !isEmpty(v) })
+	case []any:
+		return len(v) == 0
+	}
+	return v == nil || reflect.ValueOf(v).IsZero()
 }
 
 // live reads an object that was made of the gateway, or will be; nil if there is
