@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sluice-net/sluice/admin/access"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
 
@@ -14,7 +15,7 @@ const (
 	// copyPrefix begins the name of a template that is a copy of one of Liqo's.
 	copyPrefix = "sluice-"
 	// labelAdoption is on every object that an adoption makes. Others are never changed.
-	labelAdoption = "networking.liqo.io/adoption"
+	labelAdoption = access.LabelAdoption
 	// annotationTemplateOf names, on a copy, the template of Liqo, in the same namespace.
 	annotationTemplateOf = "networking.liqo.io/template-of"
 	// annotationSilent tells, on a copy, that a handover is not completed, and whether the peer did not answer before it:

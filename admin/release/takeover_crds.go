@@ -23,7 +23,7 @@ import (
 )
 
 // keptCRDs is the ConfigMap in which Liqo's CRDs are kept while ours are in their place.
-const keptCRDs = "sluice-liqo-crds"
+const keptCRDs = access.KeptCRDs
 
 // crdSuffix ends its keys.
 const crdSuffix = ".json.gz"

@@ -17,13 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // handedOverKey is the key in the nodeSelector of Liqo's node agent for which there are no nodes.
-const handedOverKey = "networking.liqo.io/handed-over-to-sluice"
+const handedOverKey = access.HandedOverKey
 
 // Values of the chart by which it works beside Liqo's.
 const (

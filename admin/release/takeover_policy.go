@@ -22,7 +22,7 @@ import (
 // running, and a policy refuses what they write of the network.
 
 // policyName is that of the policy and of its binding.
-const policyName = "liqo-network.sluice.liqo.io"
+const policyName = access.TakeoverPolicy
 
 const policyMessage = "Sluice runs the network of this cluster: 'liqoctl uninstall --hand-back' gives it back to Liqo"
 

@@ -102,6 +102,14 @@ func (s *takeoverSite) interrupted(prepare func() (runner, error), at ...string)
 	}
 }
 
+// toldInterrupted checks what is told of an interrupted takeover; empty: there is none.
+func (s *takeoverSite) toldInterrupted(want string) {
+	s.t.Helper()
+	if got, err := s.access.Interrupted(s.t.Context()); err != nil || !strings.Contains(got, want) || want == "" && got != "" {
+		s.t.Errorf("it is told %q, %v, want %q", got, err, want)
+	}
+}
+
 // network is what must stay the same whoever runs the network: addresses, prefixes, names of links, and the gateways' pods.
 func (s *takeoverSite) network() []string {
 	s.t.Helper()
@@ -191,8 +199,12 @@ func TestTakeOver(t *testing.T) {
 	back := []string{"Removed Deployment liqo/liqo-controller", "Deployment liqo-ipam runs again", "Deployment liqo-controller-manager starts again",
 		"Liqo's controllers write what is of the network again", "Removed DaemonSet liqo-fabric/liqo-fabric", "Liqo's node agents have their rules in force", "Nodes are clean"}
 	t.Run("turned round in the middle", func(t *testing.T) {
+		s.until(s.forward, "Liqo's controllers write nothing of the network any more")
+		s.toldInterrupted("there is ValidatingAdmissionPolicy liqo-network.sluice.liqo.io, ")
 		s.until(s.forward, "Liqo's node agents have ended")
+		s.toldInterrupted("there is no Deployment liqo/liqo-controller, no DaemonSet liqo-fabric/liqo-fabric; Liqo's controllers may write nothing of the network: 'liqoctl install --adopt")
 		s.interrupted(s.back)
+		s.toldInterrupted("")
 		s.agents("are back", 2)
 		s.same("something of the network is not as it was", before)
 		same(t, "not everything is as before", objects, s.everything())
@@ -213,6 +225,7 @@ func TestTakeOver(t *testing.T) {
 			t.Run("what happens meanwhile", func(t *testing.T) { testMeanwhile(t, s) })
 			t.Run("turned round at the end of the way back", func(t *testing.T) {
 				s.until(s.back, "Waiting until the nodes are clean")
+				s.toldInterrupted("there is ConfigMap liqo/sluice-liqo-crds; there is no Deployment liqo/liqo-controller")
 				s.interrupted(s.forward)
 				if err := s.Get(t.Context(), "liqo-fabric", "liqo-fabric-cleanup", new(appsv1.DaemonSet)); !apierrors.IsNotFound(err) {
 					t.Errorf("the nodes are cleaned up while Sluice's agents work there: %v", err)
@@ -286,6 +299,7 @@ func testTakenOver(t *testing.T, s *takeoverSite) {
 	if err != nil || !o.Idle() {
 		t.Errorf("not all is done: %v, %+v", err, o)
 	}
+	s.toldInterrupted("")
 	if i, err := s.access.Installation(t.Context()); err != nil || !i.Adopted {
 		t.Errorf("%+v, %v", i, err)
 	}

@@ -25,7 +25,7 @@ import (
 // the image first, and a wrong one must cost no traffic.
 
 // trialName begins the names of what tries an image, and is its label.
-const trialName = "sluice-trial"
+const trialName = access.TrialName
 
 // labelName is the label by which the pods of a program are found.
 const labelName = "app.kubernetes.io/name"
