@@ -247,7 +247,7 @@ func trialPod(h *handover) (*corev1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		tellVersion(&spec)
+		spec = trialOf(spec)
 		spec.RestartPolicy = corev1.RestartPolicyNever
 		pod := &corev1.Pod{ObjectMeta: trialMeta(h.name.Namespace, h.name.Name), Spec: spec}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
