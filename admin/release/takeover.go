@@ -86,7 +86,19 @@ func takeoverRights(namespace string) []access.Permission {
 	add("patch", networkingv1beta1.GroupVersion.Group, "configurations", "")
 	add("patch", networkingv1beta1.GroupVersion.Group, "firewallconfigurations", "") // their finalizers
 	add("delete", networkingv1beta1.GroupVersion.Group, "firewallconfigurations", "")
-	return ps
+	add("delete", ipamv1alpha1.GroupVersion.Group, "networks", namespace)
+	for group, resources := range map[string][]string{ // our notes on them
+		networkingv1beta1.GroupVersion.Group: {"connections", "genevetunnels", "internalfabrics", "internalnodes", "publickeies", "routeconfigurations", "wggatewayclients", "wggatewayservers"},
+		ipamv1alpha1.GroupVersion.Group:      {"ips", "networks"},
+		"":                                   {"secrets", "serviceaccounts", "services"},
+		"apps":                               {"deployments"},
+		"discovery.k8s.io":                   {"endpointslices"},
+	} {
+		for _, r := range resources {
+			add("patch", group, r, "")
+		}
+	}
+	return append(ps, access.Permission{Verb: "patch", Group: networkingv1beta1.GroupVersion.Group, Resource: "internalnodes", Subresource: "status"})
 }
 
 // takeoverGatherer reads the facts.
@@ -312,7 +324,7 @@ func (t *TakeOver) Run(ctx context.Context, tell progress.Func) (r Result, err e
 		{"keeping Liqo's controllers from the network", func() error { return t.restrain(ctx, tell) }},
 		{"keeping Liqo's CRDs", func() error { return keep(ctx, t.cluster, t.originals) }},
 		{"ending Liqo's node agents", func() error { return endAgent(ctx, t.cluster, t.agent, tell) }},
-	}, t.steps(ctx, tell, &r), []applyStep{
+	}, t.steps(ctx, tell, &r, applyStep{"forgetting what earlier agents have said", func() error { return t.forgetReplaced(ctx) }}), []applyStep{
 		{"looking for what is left of Liqo's agents", func() error { return t.leftOnNodes(ctx, tell) }},
 	}))
 	return r, err
