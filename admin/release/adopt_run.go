@@ -25,8 +25,8 @@ import (
 )
 
 // Run hands the gateways over, one after the other, and waits for each. One that does not get ready goes back to Liqo's
-// template, or if that was to replace ours, to ours, and the rest stays as it is. Run may be repeated, also after it was
-// interrupted: it waits for what is there already as for what it changes.
+// template, or if that was to replace ours, to ours, and the rest stays as it is; where Sluice runs the network, it goes
+// nowhere. Run may be repeated, also after it was interrupted: it waits for what is there already as for what it changes.
 func (a *Adoption) Run(ctx context.Context, tell progress.Func) error {
 	var errs []error
 	for i := range a.handovers {
@@ -88,6 +88,9 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 		return errors.Join(err, a.cluster.Errorf("%s keeps template %s; to hand it to Sluice's gateway again, run\n  liqoctl network adopt %s",
 			h.named(), h.to, h.peer))
 	case !h.replaces():
+	case a.takenOver:
+		return errors.Join(err, a.cluster.Errorf("%s keeps template %s: Sluice runs the network of this cluster, and its controllers run no gateway by a template of Liqo's, "+
+			"so there is no way back; 'liqoctl network doctor %s' tells more; correct what is wrong, and repeat the command", h.named(), h.to, h.peer))
 		return errors.Join(err, a.cluster.Errorf("%s has had template %s before this command, and keeps it; to give it back to Liqo's gateway, run\n  liqoctl network adopt %s --back",
 			h.named(), h.to, h.peer))
 	}

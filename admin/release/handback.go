@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +75,11 @@ func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o Uni
 	if err != nil {
 		return nil, err
 	}
+	trials, err := h.trialsLeft(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policies = append(policies, trials...)
 	g := takeoverGatherer{adoptGatherer: adoptGatherer{Cluster: c}}
 	if last == nil && h.kept == nil && len(policies) == 0 {
 		ended, err := g.agentsEnded(ctx)
@@ -90,16 +96,25 @@ func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o Uni
 	return h, h.list(ctx, policies)
 }
 
-// policies are those of the takeover that are there, and what has tried its images if that was interrupted.
-func (h *HandBack) policies(ctx context.Context) (there []client.Object, err error) {
-	for _, o := range []client.Object{
+// policies are those of the takeover that are there.
+func (r *Removal) policies(ctx context.Context) (there []client.Object, err error) {
+	return r.ofAdoption(ctx,
 		single(bindingKind.GroupVersion().String(), bindingKind.Kind, "", policyName), // what is bound goes last
-		single(policyKind.GroupVersion().String(), policyKind.Kind, "", policyName),
-		single("apps/v1", "DaemonSet", h.fabricNamespace(), trialName+"-fabric"),
-		single("v1", "Pod", h.cluster.LiqoNamespace, trialName+"-controller"),
-	} {
-		switch is, err := h.exists(ctx, o); {
-		case err != nil:
+		single(policyKind.GroupVersion().String(), policyKind.Kind, "", policyName))
+}
+
+// trialsLeft are what has tried the images of a takeover that was interrupted then.
+func (r *Removal) trialsLeft(ctx context.Context) ([]client.Object, error) {
+	return r.ofAdoption(ctx,
+		single("apps/v1", "DaemonSet", r.fabricNamespace(), trialName+"-fabric"),
+		single("v1", "Pod", r.cluster.LiqoNamespace, trialName+"-controller"))
+}
+
+// ofAdoption are those of the objects that are there and were made by an adoption. An old cluster knows no such policies.
+func (r *Removal) ofAdoption(ctx context.Context, objects ...client.Object) (there []client.Object, err error) {
+	for _, o := range objects {
+		switch is, err := r.exists(ctx, o); {
+		case err != nil && !meta.IsNoMatchError(err):
 			return nil, err
 		case is && o.GetLabels()[labelAdoption] == networkingv1beta1.LabelTrue:
 			there = append(there, o)
@@ -305,12 +320,14 @@ func (h *HandBack) until(ctx context.Context, what, done, namespace, program str
 
 // lift lifts the policy.
 func (h *HandBack) lift(ctx context.Context) error {
-	policies, err := h.policies(ctx)
-	if err != nil {
-		return err
-	}
-	if err := h.delete(ctx, policies); err != nil {
-		return err
+	for _, find := range []func(context.Context) ([]client.Object, error){h.policies, h.trialsLeft} {
+		there, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		if err := h.delete(ctx, there); err != nil {
+			return err
+		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, h.options.Timeout)
 	defer cancel()
