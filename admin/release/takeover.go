@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -336,17 +335,20 @@ func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
 		return nil
 	}
 	created := false
-	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+	w := waiter{cluster: t.cluster, tell: onlyNews(tell)}
+	err := w.until(ctx, describe(t.fabric)+" to be made", "", t.fabric.GetName(), trialName, func(ctx context.Context) (string, error) {
 		ns := t.fabric.DeepCopy()
 		err := t.cluster.Client.Create(ctx, ns, fieldOwner)
 		if created = err == nil; created || !apierrors.IsAlreadyExists(err) {
-			return created, err
+			return "", err
 		}
-		err = t.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
-		return err == nil && ns.GetDeletionTimestamp() == nil, client.IgnoreNotFound(err) // it may go yet from the last attempt
+		if err = t.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns); err != nil || ns.GetDeletionTimestamp() == nil {
+			return "", err
+		}
+		return "the former one is being deleted: " + (&Removal{cluster: t.cluster}).whatKeeps(ctx, ns), nil // from the last attempt
 	})
 	if err != nil {
-		return t.cluster.Explain("create "+describe(t.fabric), err)
+		return err
 	}
 	if err = try(ctx, t.cluster, tell, t.tried...); err == nil || !created {
 		return err
