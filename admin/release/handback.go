@@ -46,12 +46,12 @@ type HandBack struct {
 }
 
 // PrepareHandBack looks at the cluster. The error tells all that is in the way.
-func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o UninstallOptions) (*HandBack, error) {
+func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o UninstallOptions) (_ *HandBack, err error) {
+	defer func() { err = withLeft(ctx, c, err) }()
 	if err := c.Require(ctx, takeoverRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
 	h := &HandBack{Removal: &Removal{cluster: c, chart: chart, options: o, tell: func(progress.Event) {}}}
-	var err error
 	if h.helm, err = newHelm(c); err != nil {
 		return nil, err
 	}
@@ -177,6 +177,13 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	for _, o := range outdated {
 		step("delete", describe(o), "it is for an address that was given back meanwhile")
 	}
+	reserved, err := h.reserved(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range reserved {
+		step("delete", describe(&reserved[i]), "its prefix was reserved while Sluice ran the network")
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
 		if live, there := h.live[name]; there && !isApplied(&live) {
 			step("keep", "CustomResourceDefinition "+name, "is Liqo's already")
@@ -227,6 +234,7 @@ func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error)
 		{"ending Sluice's controllers", func() error { return h.endControllers(ctx) }},
 		{"making lists of prefixes", func() error { return h.writeLists(ctx) }},
 		{"removing Liqo's rules for addresses that were given back", func() error { return h.removeMappings(ctx) }},
+		{"removing Networks that were reserved for Sluice", func() error { return h.removeReserved(ctx) }},
 		{"putting back Liqo's CRDs", func() error { return h.putBack(ctx) }},
 		{"starting Liqo's controllers again", func() error { return h.restart(ctx) }},
 		{"letting Liqo's controllers write", func() error { return h.lift(ctx) }},
@@ -470,6 +478,9 @@ func (h *HandBack) removeAll(ctx context.Context) error {
 		if err := h.delete(ctx, []client.Object{o}); err != nil {
 			return err
 		}
+	}
+	if err := h.unmark(ctx); err != nil {
+		return err
 	}
 	kept := single("v1", "ConfigMap", h.cluster.LiqoNamespace, keptCRDs)
 	if there, err := h.exists(ctx, kept); err != nil || !there {

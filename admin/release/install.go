@@ -300,7 +300,7 @@ func inSteps(ctx context.Context, c *access.Cluster, steps []applyStep) error {
 	for i, s := range steps {
 		err := s.do()
 		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-			return c.Errorf("interrupted while %s: %d of %d steps are done and stay so: the same command continues from there\n%w", s.doing, i, len(steps), err)
+			return c.Errorf("interrupted while %s: this run has done %d of %d steps, which stay so: the same command continues from there\n%w", s.doing, i, len(steps), err)
 		}
 		if err != nil {
 			return err

@@ -40,7 +40,8 @@ type TakeOver struct {
 }
 
 // PrepareTakeOver looks at the cluster. The error tells all that is in the way.
-func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVersion string, o Options) (*TakeOver, error) {
+func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVersion string, o Options) (_ *TakeOver, err error) {
+	defer func() { err = withLeft(ctx, c, err) }()
 	if err := c.Require(ctx, takeoverRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
@@ -51,7 +52,6 @@ func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVe
 	t := new(TakeOver)
 	var refused error
 	t.takeoverPlan, refused = g.facts.plan(o.SkipValidation)
-	var err error
 	if t.Plan, err = prepare(ctx, c, chart, newVersion, o, &takeover{values: t.values, refused: refused}); err != nil {
 		return nil, err
 	}
@@ -62,6 +62,18 @@ func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVe
 		}
 	}
 	return t, t.list(ctx)
+}
+
+// withLeft adds to why a command changed nothing what an earlier one has left.
+func withLeft(ctx context.Context, c *access.Cluster, err error) error {
+	if err == nil {
+		return nil
+	}
+	left, unknown := c.Interrupted(ctx)
+	if left == "" || unknown != nil {
+		return err
+	}
+	return errors.Join(err, c.Errorf("%s", left))
 }
 
 // takeover is what a takeover adds to an installation.
