@@ -359,10 +359,10 @@ func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
 		}
 		return "the former one is being deleted: " + (&Removal{cluster: t.cluster}).whatKeeps(ctx, ns), nil // from the last attempt
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = try(ctx, t.cluster, tell, t.tried...)
 	}
-	if err = try(ctx, t.cluster, tell, t.tried...); err == nil || !created {
+	if err == nil || !created {
 		return err
 	}
 	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
