@@ -58,9 +58,6 @@ func imageTrouble(pods []corev1.Pod, advice string) string {
 // podTrouble says why a pod is not ready, if it tells.
 func podTrouble(p corev1.Pod) string {
 	where := func(format string, args ...any) string { return "pod " + p.Name + ": " + fmt.Sprintf(format, args...) }
-	if why := endedBy(p); why != "" {
-		return where("%s", why)
-	}
 	for _, c := range p.Status.ContainerStatuses {
 		switch w, t := c.State.Waiting, c.LastTerminationState.Terminated; {
 		case w != nil && slices.Contains(imageReasons, w.Reason):
@@ -81,6 +78,7 @@ func podTrouble(p corev1.Pod) string {
 
 // endedBy says why the cluster has ended a pod, or is about to, whose program is not to blame: it was evicted or displaced, or
 // its node was lost or had no room. Empty: it has not. Of a program that ends by itself a pod has no reason.
+// That is no trouble of a program: a Deployment leaves such pods lying about, and makes others.
 func endedBy(p corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {

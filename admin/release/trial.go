@@ -202,15 +202,17 @@ func trialLacks(ctx context.Context, c *access.Cluster, trial client.Object, mad
 func trialRuns(pods []corev1.Pod, want int, away []string, single bool) (missing string, again bool, err error) {
 	waiting, trouble := max(0, want-len(pods)), ""
 	for _, p := range pods {
-		why := podTrouble(p)
-		isAway, ended := slices.Contains(away, p.Spec.NodeName), endedBy(p) != "" || p.DeletionTimestamp != nil
+		why, ended, isAway := podTrouble(p), endedBy(p), slices.Contains(away, p.Spec.NodeName)
+		if ended == "" && p.DeletionTimestamp != nil {
+			ended = "it is being deleted"
+		}
 		switch {
 		case succeeded(p), isAway && !single:
 			continue
 		case isAway:
 			why, again = "pod "+p.Name+": node "+p.Spec.NodeName+" is not ready", true
-		case ended:
-			why, again = cmp.Or(why, "pod "+p.Name+": it is being deleted"), single
+		case ended != "":
+			why, again = "pod "+p.Name+": "+ended, single
 		case failed(p):
 			return "", false, fmt.Errorf("image %s is none of Sluice's: its program does not tell its version%s", p.Spec.Containers[0].Image, strings.TrimSuffix(": "+why, ": "))
 		}
