@@ -33,6 +33,8 @@ type Adoption struct {
 	adoptionPlan
 	cluster *access.Cluster
 	timeout time.Duration
+	// takenOver says that Sluice runs the network: its controllers run no gateway by a template of Liqo's.
+	takenOver bool
 }
 
 // AdoptionStep is what happens to one object: "create", "update", "switch", "delete"; by Liqo's controllers "replace";
@@ -49,22 +51,20 @@ func PrepareAdoption(ctx context.Context, c *access.Cluster, chart *Chart, o Ado
 	if err := c.Require(ctx, adoptionRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
-	if o.Back {
-		policies, err := (&HandBack{Removal: &Removal{cluster: c}}).policies(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if len(policies) > 0 {
-			return nil, c.Errorf("nothing was changed: Sluice runs the network of this cluster, and its controllers cannot run Liqo's gateways: " +
-				"give the network back first, with 'liqoctl uninstall --hand-back'")
-		}
-	}
-	g := adoptGatherer{Cluster: c}
-	err := g.read(ctx, chart, o.Values)
+	policies, err := (&Removal{cluster: c}).policies(ctx)
 	if err != nil {
 		return nil, err
 	}
-	a := &Adoption{cluster: c, timeout: o.Timeout}
+	if o.Back && len(policies) > 0 {
+		return nil, c.Errorf("nothing was changed: Sluice runs the network of this cluster, and its controllers cannot run Liqo's gateways: " +
+			"give the network back first, with 'liqoctl uninstall --hand-back'")
+	}
+	g := adoptGatherer{Cluster: c}
+	err = g.read(ctx, chart, o.Values)
+	if err != nil {
+		return nil, err
+	}
+	a := &Adoption{cluster: c, timeout: o.Timeout, takenOver: len(policies) > 0}
 	if a.adoptionPlan, err = g.facts.plan(o); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
 	}
@@ -156,6 +156,7 @@ func adoptionRights(namespace string) (ps []access.Permission) {
 	}
 	networking := networkingv1beta1.GroupVersion.Group
 	all := []string{"create", "patch", "delete"}
+	add("admissionregistration.k8s.io", "", []string{"get"}, "validatingadmissionpolicies", "validatingadmissionpolicybindings")
 	add(rbacv1.GroupName, "", all, "clusterroles", "clusterrolebindings")
 	add(networking, namespace, all, "wggatewayservertemplates", "wggatewayclienttemplates")
 	add(networking, "", []string{"list", "patch"}, "gatewayservers", "gatewayclients")

@@ -386,20 +386,27 @@ func TestAdoption(t *testing.T) {
 		s.carries("milan", 3)
 		s.unchanged("something is left", untouched)
 	})
-	// backAgain gives back what was given back already, while the peer answers nobody.
-	backAgain := func() {
+	// backAgain gives back what was given back already, while the peer answers nobody, or only after a while.
+	backAgain := func(answers bool) {
 		t.Helper()
-		a, err := s.prepare(release.AdoptOptions{Peers: milan, Back: true})
+		o := release.AdoptOptions{Peers: milan, Back: true}
+		if !answers {
+			o.Timeout = 3 * time.Second
+		}
+		a, err := s.prepare(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		warned := false
+		warned, waited, began := false, false, time.Now()
 		err = a.Run(t.Context(), func(e progress.Event) {
 			s.tell(e)
-			warned = warned || e.Kind == progress.Warning && strings.Contains(e.Text, "the peer has not answered yet")
+			silent := strings.Contains(e.Text, "the peer has not answered yet")
+			warned = warned || e.Kind == progress.Warning && silent
+			waited = waited || e.Kind == progress.Waiting && silent
+			s.cut(!answers || !waited)
 		})
-		if err != nil || !warned {
-			t.Errorf("warned: %v, %v", warned, err)
+		if err != nil || warned == answers || !waited || !answers && time.Since(began) < o.Timeout {
+			t.Errorf("warned: %v, waited: %v, %v, %v", warned, waited, time.Since(began), err)
 		}
 		s.unchanged("something is left", untouched)
 		s.cut(false)
@@ -409,7 +416,7 @@ func TestAdoption(t *testing.T) {
 		s.adopt(release.AdoptOptions{Peers: milan})
 		interrupt(release.AdoptOptions{Peers: milan, Back: true}, "to be Liqo's", func() { s.cut(true) })
 		s.reports("milan", 3, networkingv1beta1.ConnectionError)
-		backAgain()
+		backAgain(true)
 	})
 	t.Run("interrupted, and the peer has gone", func(t *testing.T) {
 		s.silence(true)
@@ -425,7 +432,7 @@ func TestAdoption(t *testing.T) {
 		}
 		s.silence(false)
 		s.reports("milan", 3, networkingv1beta1.ConnectionError)
-		backAgain()
+		backAgain(false)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		s.silence(true)

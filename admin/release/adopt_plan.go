@@ -97,7 +97,7 @@ func (h *handover) otherwise() string {
 func (h *handover) replaces() bool { return h.moves() || h.changed }
 
 // wasGivenBack tells whether an earlier command made the gateway Liqo's, and left things behind. A peer that has gone for
-// good must not keep them.
+// good must not keep them: it has as long to answer as it had then.
 func (h *handover) wasGivenBack() bool { return !h.replaces() && h.to == h.liqos }
 
 // awaited tells whether the peer has to answer in the end: if it did before this command, or before an earlier one that was

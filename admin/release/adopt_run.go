@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +26,8 @@ import (
 )
 
 // Run hands the gateways over, one after the other, and waits for each. One that does not get ready goes back to Liqo's
-// template, or if that was to replace ours, to ours, and the rest stays as it is. Run may be repeated, also after it was
-// interrupted: it waits for what is there already as for what it changes.
+// template, or if that was to replace ours, to ours, and the rest stays as it is; where Sluice runs the network, it goes
+// nowhere. Run may be repeated, also after it was interrupted: it waits for what is there already as for what it changes.
 func (a *Adoption) Run(ctx context.Context, tell progress.Func) error {
 	var errs []error
 	for i := range a.handovers {
@@ -87,6 +88,9 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 	case h.wasGivenBack() || h.to == h.liqos && h.noted == peerAnswered && !h.connected: // the peer does not answer the other gateway either
 		return errors.Join(err, a.cluster.Errorf("%s keeps template %s; to hand it to Sluice's gateway again, run\n  liqoctl network adopt %s",
 			h.named(), h.to, h.peer))
+	case a.takenOver:
+		return errors.Join(err, a.cluster.Errorf("%s keeps template %s: Sluice runs the network of this cluster, and its controllers run no gateway by a template of Liqo's, "+
+			"so there is no way back; 'liqoctl network doctor %s' tells more; correct what is wrong, and repeat the command", h.named(), h.to, h.peer))
 	case !h.replaces():
 		return errors.Join(err, a.cluster.Errorf("%s has had template %s before this command, and keeps it; to give it back to Liqo's gateway, run\n  liqoctl network adopt %s --back",
 			h.named(), h.to, h.peer))
@@ -148,7 +152,11 @@ func (a *Adoption) refer(ctx context.Context, h *handover, from, to string) erro
 
 // ready waits until a gateway is what a template says, and if its peer answered before, until it does again.
 func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell progress.Func) error {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	silent, limit := time.Now().Add(a.timeout), a.timeout
+	if h.wasGivenBack() {
+		limit += time.Second + 4*pause // to say that the peer is silent
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	g := h.gatewayAtWork
 	g.template.Name = template
@@ -166,7 +174,7 @@ func (a *Adoption) ready(ctx context.Context, h *handover, template string, tell
 			if missing, err = p.gatewayReady(ctx, g); missing != "" || err != nil || !h.awaited() {
 				return missing, err
 			}
-			if missing, err = a.answer(ctx, h); missing != "" && h.wasGivenBack() {
+			if missing, err = a.answer(ctx, h); missing != "" && h.wasGivenBack() && time.Now().After(silent) {
 				tell.Warning(a.cluster.Name, fmt.Sprintf("%s: %s; it did before the gateway was handed over", h.named(), missing))
 				missing = ""
 			}
@@ -247,7 +255,7 @@ func trialPod(h *handover) (*corev1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
-		tellVersion(&spec)
+		spec = trialOf(spec)
 		spec.RestartPolicy = corev1.RestartPolicyNever
 		pod := &corev1.Pod{ObjectMeta: trialMeta(h.name.Namespace, h.name.Name), Spec: spec}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))

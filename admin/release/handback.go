@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,12 +46,12 @@ type HandBack struct {
 }
 
 // PrepareHandBack looks at the cluster. The error tells all that is in the way.
-func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o UninstallOptions) (*HandBack, error) {
+func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o UninstallOptions) (_ *HandBack, err error) {
+	defer func() { err = withLeft(ctx, c, err) }()
 	if err := c.Require(ctx, takeoverRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
 	h := &HandBack{Removal: &Removal{cluster: c, chart: chart, options: o, tell: func(progress.Event) {}}}
-	var err error
 	if h.helm, err = newHelm(c); err != nil {
 		return nil, err
 	}
@@ -74,6 +75,11 @@ func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o Uni
 	if err != nil {
 		return nil, err
 	}
+	trials, err := h.trialsLeft(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policies = append(policies, trials...)
 	g := takeoverGatherer{adoptGatherer: adoptGatherer{Cluster: c}}
 	if last == nil && h.kept == nil && len(policies) == 0 {
 		ended, err := g.agentsEnded(ctx)
@@ -90,16 +96,25 @@ func PrepareHandBack(ctx context.Context, c *access.Cluster, chart *Chart, o Uni
 	return h, h.list(ctx, policies)
 }
 
-// policies are those of the takeover that are there, and what has tried its images if that was interrupted.
-func (h *HandBack) policies(ctx context.Context) (there []client.Object, err error) {
-	for _, o := range []client.Object{
+// policies are those of the takeover that are there.
+func (r *Removal) policies(ctx context.Context) (there []client.Object, err error) {
+	return r.ofAdoption(ctx,
 		single(bindingKind.GroupVersion().String(), bindingKind.Kind, "", policyName), // what is bound goes last
-		single(policyKind.GroupVersion().String(), policyKind.Kind, "", policyName),
-		single("apps/v1", "DaemonSet", h.fabricNamespace(), trialName+"-fabric"),
-		single("v1", "Pod", h.cluster.LiqoNamespace, trialName+"-controller"),
-	} {
-		switch is, err := h.exists(ctx, o); {
-		case err != nil:
+		single(policyKind.GroupVersion().String(), policyKind.Kind, "", policyName))
+}
+
+// trialsLeft are what has tried the images of a takeover that was interrupted then.
+func (r *Removal) trialsLeft(ctx context.Context) ([]client.Object, error) {
+	return r.ofAdoption(ctx,
+		single("apps/v1", "DaemonSet", r.fabricNamespace(), trialName+"-fabric"),
+		single("v1", "Pod", r.cluster.LiqoNamespace, trialName+"-controller"))
+}
+
+// ofAdoption are those of the objects that are there and were made by an adoption. An old cluster knows no such policies.
+func (r *Removal) ofAdoption(ctx context.Context, objects ...client.Object) (there []client.Object, err error) {
+	for _, o := range objects {
+		switch is, err := r.exists(ctx, o); {
+		case err != nil && !meta.IsNoMatchError(err):
 			return nil, err
 		case is && o.GetLabels()[labelAdoption] == networkingv1beta1.LabelTrue:
 			there = append(there, o)
@@ -162,6 +177,13 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	for _, o := range outdated {
 		step("delete", describe(o), "it is for an address that was given back meanwhile")
 	}
+	reserved, err := h.reserved(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range reserved {
+		step("delete", describe(&reserved[i]), "its prefix was reserved while Sluice ran the network")
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
 		if live, there := h.live[name]; there && !isApplied(&live) {
 			step("keep", "CustomResourceDefinition "+name, "is Liqo's already")
@@ -212,6 +234,7 @@ func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error)
 		{"ending Sluice's controllers", func() error { return h.endControllers(ctx) }},
 		{"making lists of prefixes", func() error { return h.writeLists(ctx) }},
 		{"removing Liqo's rules for addresses that were given back", func() error { return h.removeMappings(ctx) }},
+		{"removing Networks that were reserved for Sluice", func() error { return h.removeReserved(ctx) }},
 		{"putting back Liqo's CRDs", func() error { return h.putBack(ctx) }},
 		{"starting Liqo's controllers again", func() error { return h.restart(ctx) }},
 		{"letting Liqo's controllers write", func() error { return h.lift(ctx) }},
@@ -305,12 +328,14 @@ func (h *HandBack) until(ctx context.Context, what, done, namespace, program str
 
 // lift lifts the policy.
 func (h *HandBack) lift(ctx context.Context) error {
-	policies, err := h.policies(ctx)
-	if err != nil {
-		return err
-	}
-	if err := h.delete(ctx, policies); err != nil {
-		return err
+	for _, find := range []func(context.Context) ([]client.Object, error){h.policies, h.trialsLeft} {
+		there, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		if err := h.delete(ctx, there); err != nil {
+			return err
+		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, h.options.Timeout)
 	defer cancel()
@@ -453,6 +478,9 @@ func (h *HandBack) removeAll(ctx context.Context) error {
 		if err := h.delete(ctx, []client.Object{o}); err != nil {
 			return err
 		}
+	}
+	if err := h.unmark(ctx); err != nil {
+		return err
 	}
 	kept := single("v1", "ConfigMap", h.cluster.LiqoNamespace, keptCRDs)
 	if there, err := h.exists(ctx, kept); err != nil || !there {

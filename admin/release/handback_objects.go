@@ -2,18 +2,22 @@ package release
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
 )
 
 // Before Liqo's controllers start again, objects become such as they can read, and what they would have removed meanwhile goes.
@@ -112,6 +116,89 @@ func (h *HandBack) removeMappings(ctx context.Context) error {
 		return err
 	}
 	return h.delete(ctx, all)
+}
+
+// reserved are the Networks that our controllers have made of --reserved-subnets. Those of Liqo's installation look the same,
+// and were there before its CRDs were kept.
+func (h *HandBack) reserved(ctx context.Context) ([]ipamv1alpha1.Network, error) {
+	var kept corev1.ConfigMap
+	err := h.cluster.Client.Get(ctx, client.ObjectKey{Namespace: h.cluster.LiqoNamespace, Name: keptCRDs}, &kept)
+	if err != nil {
+		return nil, h.cluster.Explain("read ConfigMap "+keptCRDs, client.IgnoreNotFound(err))
+	}
+	var all ipamv1alpha1.NetworkList
+	err = h.cluster.Client.List(ctx, &all, client.InNamespace(h.cluster.LiqoNamespace), client.MatchingLabels{
+		ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypeReserved, networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue,
+	})
+	if err != nil {
+		return nil, h.cluster.Explain("list the Networks", err)
+	}
+	ours := slices.DeleteFunc(all.Items, func(n ipamv1alpha1.Network) bool {
+		return !kept.CreationTimestamp.Before(&n.CreationTimestamp) || n.Annotations[networkingv1beta1.AnnotationPreinstalled] == "" ||
+			n.Annotations[annotationReleaseName] != "" || len(n.OwnerReferences) > 0
+	})
+	for i := range ours {
+		ours[i].SetGroupVersionKind(ipamv1alpha1.GroupVersion.WithKind("Network"))
+	}
+	return ours, nil
+}
+
+// removeReserved removes them before Liqo's IPAM reads the Networks.
+func (h *HandBack) removeReserved(ctx context.Context) error {
+	all, err := h.reserved(ctx)
+	objects := make([]client.Object, len(all))
+	for i := range all {
+		objects[i] = &all[i]
+	}
+	if err != nil {
+		return err
+	}
+	return h.delete(ctx, objects)
+}
+
+// sharedKinds are those of what Liqo's controllers make of gateways and IPs beside the kinds of the network.
+var sharedKinds = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Version: "v1", Kind: "Service"},
+	{Version: "v1", Kind: "Secret"},
+	{Version: "v1", Kind: "ServiceAccount"},
+	{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
+}
+
+// notes are the annotations by which our controllers know what they have written.
+var notes = []string{apply.AnnotationHash, gatewaydeploy.AnnotationAccount}
+
+// unmark removes them from what stays. That of a Deployment about its pods goes with the other one: alone it would count.
+func (h *HandBack) unmark(ctx context.Context) error {
+	all, err := h.ourKinds(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(k schema.GroupVersionKind) bool { return !kinds.OfNetwork(k.Group) })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{notes[0]: nil, notes[1]: nil}}})
+	if err != nil {
+		return err
+	}
+	for _, kind := range slices.Concat(all, sharedKinds) {
+		var labelled []client.ListOption // others may have many of these kinds
+		if !kinds.OfNetwork(kind.Group) {
+			labelled = append(labelled, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue})
+		}
+		list, err := h.listKind(ctx, kind, labelled...)
+		if err != nil {
+			return err
+		}
+		for _, o := range list {
+			if _, hashed := o.GetAnnotations()[notes[0]]; !hashed || !kinds.OfNetwork(kind.Group) && !madeByOurs(o) {
+				continue
+			}
+			err := h.cluster.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), fieldOwner)
+			if client.IgnoreNotFound(err) != nil {
+				return h.cluster.Explain("change "+describe(o), err)
+			}
+		}
+	}
+	return nil
 }
 
 // ownKinds are those of what our controllers make beside what Liqo's make, too.

@@ -257,16 +257,17 @@ func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	return r, err // read after the steps, which write it
 }
 
-// steps are those of an installation.
-func (p *Plan) steps(ctx context.Context, tell progress.Func, r *Result) []applyStep {
+// steps are those of an installation, with others before there is anything of the release.
+func (p *Plan) steps(ctx context.Context, tell progress.Func, r *Result, before ...applyStep) []applyStep {
 	var gateways []gatewayAtWork
-	return []applyStep{
+	return slices.Concat([]applyStep{
 		{"making the namespace", func() error { return p.namespace(ctx) }},
 		{"ending the cleanup of the nodes", func() error { return p.endCleanup(ctx, tell) }},
 		{"applying the CRDs", func() (err error) {
 			r.Changed, err = p.applyKinds(ctx, tell)
 			return err
 		}},
+	}, before, []applyStep{
 		{"installing the release", func() (err error) {
 			var broken []string
 			if gateways, broken, err = p.atWork(ctx); err != nil {
@@ -286,10 +287,10 @@ func (p *Plan) steps(ctx context.Context, tell progress.Func, r *Result) []apply
 			return err
 		}},
 		{"waiting for the gateways", func() error { return p.gatewaysBack(ctx, tell, gateways) }},
-	}
+	})
 }
 
-// applyStep is a part of an installation. Whoever interrupts it is told how many are done.
+// applyStep is a part of an installation. Whoever interrupts it is told how many are done: an earlier run may have done more.
 type applyStep struct {
 	doing string
 	do    func() error
@@ -300,7 +301,7 @@ func inSteps(ctx context.Context, c *access.Cluster, steps []applyStep) error {
 	for i, s := range steps {
 		err := s.do()
 		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-			return c.Errorf("interrupted while %s: %d of %d steps are done and stay so: the same command continues from there\n%w", s.doing, i, len(steps), err)
+			return c.Errorf("interrupted while %s: this run has done %d of %d steps, which stay so: the same command continues from there\n%w", s.doing, i, len(steps), err)
 		}
 		if err != nil {
 			return err

@@ -185,6 +185,7 @@ func (r *Removal) nodesClean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
 	var missing string
+	before := eventsOf(ctx, r.cluster, r.fabricNamespace()).versions()
 	for {
 		done, m, err := r.cleanedUp(ctx)
 		switch {
@@ -202,7 +203,7 @@ func (r *Removal) nodesClean(ctx context.Context) error {
 			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
 			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s%s\nRun the same command again to continue; --skip-node-cleanup leaves the nodes as they are",
-				context.Cause(ctx), missing, indented(findings(reading, r.cluster, r.fabricNamespace(), cleanupName)))
+				context.Cause(ctx), missing, indented(findings(reading, r.cluster, r.fabricNamespace(), cleanupName, before)))
 		case <-time.After(pause):
 		}
 	}

@@ -63,7 +63,7 @@ func podTrouble(p corev1.Pod) string {
 		case w != nil && slices.Contains(imageReasons, w.Reason):
 			return where("%s of image %s: %s", w.Reason, c.Image, shorten(w.Message)) // the end of the message does not name it
 		case w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing":
-			return where("%s", strings.TrimSuffix(w.Reason+": "+shorten(w.Message), ": "))
+			return where("%s", joined(w.Reason, w.Message))
 		case t != nil && !c.Ready:
 			return where("it exited with code %d (%s) and is being restarted", t.ExitCode, t.Reason)
 		}
@@ -74,6 +74,33 @@ func podTrouble(p corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// endedBy says why the cluster has ended a pod, or is about to, whose program is not to blame: it was evicted or displaced, or
+// its node was lost or had no room. Empty: it has not. Of a program that ends by itself a pod has no reason.
+// That is no trouble of a program: a Deployment leaves such pods lying about, and makes others.
+func endedBy(p corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return "the cluster ends it: " + joined(c.Reason, c.Message)
+		}
+	}
+	if p.Status.Phase == corev1.PodFailed && p.Status.Reason != "" {
+		return "the cluster has ended it: " + joined(p.Status.Reason, p.Status.Message)
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		for _, t := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+			if t != nil && t.Reason == "ContainerStatusUnknown" {
+				return "its node has lost it: " + joined(t.Reason, t.Message)
+			}
+		}
+	}
+	return ""
+}
+
+// joined is a reason with its message, if it has one.
+func joined(reason, message string) string {
+	return strings.TrimSuffix(reason+": "+shorten(message), ": ")
 }
 
 // shorten keeps the end of a long message, which tells the cause: the beginning

@@ -61,6 +61,7 @@ type waiter struct {
 func (w waiter) until(ctx context.Context, what, done, namespace, program string, ready func(context.Context) (missing string, err error)) error {
 	var missing string
 	var absent since
+	var before eventVersions
 	for {
 		m, err := ready(ctx)
 		if ctx.Err() == nil && access.Unreachable(err) {
@@ -70,12 +71,17 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 			return w.cluster.Explain("wait for "+what, err)
 		}
 		if err == nil && m == "" {
-			w.tell.Done(w.cluster.Name, done)
+			if done != "" {
+				w.tell.Done(w.cluster.Name, done)
+			}
 			return nil
 		}
 		if err == nil {
 			missing = m
 			w.tell.Waiting(w.cluster.Name, fmt.Sprintf("Waiting for %s: %s", what, m))
+		}
+		if before == nil {
+			before = eventsOf(ctx, w.cluster, namespace).versions()
 		}
 		pods, _ := podsOf(ctx, w.cluster, namespace, program)
 		if t := imageTrouble(pods, cmp.Or(w.advice, correctTag)); absent.lasts(t != "", time.Now()) >= imagePatience {
@@ -91,7 +97,7 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 			}
 			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
 			return w.cluster.Errorf("%w while waiting for %s: %s%s\nRun the same command again to continue.",
-				context.Cause(ctx), what, missing, indented(findings(reading, w.cluster, namespace, program)))
+				context.Cause(ctx), what, missing, indented(findings(reading, w.cluster, namespace, program, before)))
 		case <-time.After(pause):
 		}
 	}
@@ -211,47 +217,4 @@ func podsOf(ctx context.Context, c *access.Cluster, namespace, program string) (
 	var list corev1.PodList
 	err := c.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{labelName: program})
 	return list.Items, err
-}
-
-// findings are what pods, their logs and the events of a namespace tell about a
-// program that does not come up. What cannot be read is left out.
-func findings(ctx context.Context, c *access.Cluster, namespace, program string) (lines []string) {
-	pods, _ := podsOf(ctx, c, namespace, program)
-	for _, p := range pods {
-		if t := podTrouble(p); t != "" {
-			lines = append(lines, t)
-		}
-		for _, s := range p.Status.ContainerStatuses {
-			if t := s.LastTerminationState.Terminated; t != nil && t.ExitCode != 0 && !s.Ready {
-				lines = append(lines, lastLogLines(ctx, c, p, s)...)
-			}
-		}
-	}
-	var events corev1.EventList
-	if c.Client.List(ctx, &events, client.InNamespace(namespace)) != nil {
-		return lines
-	}
-	for _, e := range events.Items {
-		line := fmt.Sprintf("event of %s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, shorten(e.Message))
-		told := e.Reason == "Failed" || e.Reason == "BackOff" // the state of the pod says the same
-		if e.Type == corev1.EventTypeWarning && !told && strings.HasPrefix(e.InvolvedObject.Name, program) && !slices.Contains(lines, line) {
-			lines = append(lines, line)
-		}
-	}
-	const enough = 12
-	return lines[:min(len(lines), enough)]
-}
-
-// lastLogLines are the end of the log of a container that has failed. It may have been
-// started again since its status was read.
-func lastLogLines(ctx context.Context, c *access.Cluster, p corev1.Pod, s corev1.ContainerStatus) (lines []string) {
-	o := &corev1.PodLogOptions{Container: s.Name, Previous: true, TailLines: new(int64(3))}
-	b, err := c.Clientset.CoreV1().Pods(p.Namespace).GetLogs(p.Name, o).DoRaw(ctx)
-	if err != nil {
-		return nil
-	}
-	for line := range strings.Lines(string(b)) {
-		lines = append(lines, fmt.Sprintf("log of pod %s: %s", p.Name, strings.TrimSpace(line)))
-	}
-	return lines
 }

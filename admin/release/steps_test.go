@@ -16,7 +16,7 @@ func TestInterruptedInstallation(t *testing.T) {
 		interrupt bool
 		want      string
 	}{
-		{"Ctrl-C", true, "interrupted while waiting: 1 of 3 steps are done and stay so: the same command continues from there\nbroken"},
+		{"Ctrl-C", true, "interrupted while waiting: this run has done 1 of 3 steps, which stay so: the same command continues from there\nbroken"},
 		{"a failure", false, "broken"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

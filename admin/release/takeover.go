@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -41,7 +40,8 @@ type TakeOver struct {
 }
 
 // PrepareTakeOver looks at the cluster. The error tells all that is in the way.
-func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVersion string, o Options) (*TakeOver, error) {
+func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVersion string, o Options) (_ *TakeOver, err error) {
+	defer func() { err = withLeft(ctx, c, err) }()
 	if err := c.Require(ctx, takeoverRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,6 @@ func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVe
 	t := new(TakeOver)
 	var refused error
 	t.takeoverPlan, refused = g.facts.plan(o.SkipValidation)
-	var err error
 	if t.Plan, err = prepare(ctx, c, chart, newVersion, o, &takeover{values: t.values, refused: refused}); err != nil {
 		return nil, err
 	}
@@ -63,6 +62,18 @@ func PrepareTakeOver(ctx context.Context, c *access.Cluster, chart *Chart, newVe
 		}
 	}
 	return t, t.list(ctx)
+}
+
+// withLeft adds to why a command changed nothing what an earlier one has left.
+func withLeft(ctx context.Context, c *access.Cluster, err error) error {
+	if err == nil {
+		return nil
+	}
+	left, unknown := c.Interrupted(ctx)
+	if left == "" || unknown != nil {
+		return err
+	}
+	return errors.Join(err, c.Errorf("%s", left))
 }
 
 // takeover is what a takeover adds to an installation.
@@ -86,7 +97,19 @@ func takeoverRights(namespace string) []access.Permission {
 	add("patch", networkingv1beta1.GroupVersion.Group, "configurations", "")
 	add("patch", networkingv1beta1.GroupVersion.Group, "firewallconfigurations", "") // their finalizers
 	add("delete", networkingv1beta1.GroupVersion.Group, "firewallconfigurations", "")
-	return ps
+	add("delete", ipamv1alpha1.GroupVersion.Group, "networks", namespace)
+	for group, resources := range map[string][]string{ // our notes on them
+		networkingv1beta1.GroupVersion.Group: {"connections", "genevetunnels", "internalfabrics", "internalnodes", "publickeies", "routeconfigurations", "wggatewayclients", "wggatewayservers"},
+		ipamv1alpha1.GroupVersion.Group:      {"ips", "networks"},
+		"":                                   {"secrets", "serviceaccounts", "services"},
+		"apps":                               {"deployments"},
+		"discovery.k8s.io":                   {"endpointslices"},
+	} {
+		for _, r := range resources {
+			add("patch", group, r, "")
+		}
+	}
+	return append(ps, access.Permission{Verb: "patch", Group: networkingv1beta1.GroupVersion.Group, Resource: "internalnodes", Subresource: "status"})
 }
 
 // takeoverGatherer reads the facts.
@@ -312,7 +335,7 @@ func (t *TakeOver) Run(ctx context.Context, tell progress.Func) (r Result, err e
 		{"keeping Liqo's controllers from the network", func() error { return t.restrain(ctx, tell) }},
 		{"keeping Liqo's CRDs", func() error { return keep(ctx, t.cluster, t.originals) }},
 		{"ending Liqo's node agents", func() error { return endAgent(ctx, t.cluster, t.agent, tell) }},
-	}, t.steps(ctx, tell, &r), []applyStep{
+	}, t.steps(ctx, tell, &r, applyStep{"forgetting what earlier agents have said", func() error { return t.forgetReplaced(ctx) }}), []applyStep{
 		{"looking for what is left of Liqo's agents", func() error { return t.leftOnNodes(ctx, tell) }},
 	}))
 	return r, err
@@ -324,19 +347,22 @@ func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
 		return nil
 	}
 	created := false
-	err := wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+	w := waiter{cluster: t.cluster, tell: onlyNews(tell)}
+	err := w.until(ctx, describe(t.fabric)+" to be made", "", t.fabric.GetName(), trialName, func(ctx context.Context) (string, error) {
 		ns := t.fabric.DeepCopy()
 		err := t.cluster.Client.Create(ctx, ns, fieldOwner)
 		if created = err == nil; created || !apierrors.IsAlreadyExists(err) {
-			return created, err
+			return "", err
 		}
-		err = t.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns)
-		return err == nil && ns.GetDeletionTimestamp() == nil, client.IgnoreNotFound(err) // it may go yet from the last attempt
+		if err = t.cluster.Client.Get(ctx, client.ObjectKeyFromObject(ns), ns); err != nil || ns.GetDeletionTimestamp() == nil {
+			return "", err
+		}
+		return "the former one is being deleted: " + (&Removal{cluster: t.cluster}).whatKeeps(ctx, ns), nil // from the last attempt
 	})
-	if err != nil {
-		return t.cluster.Explain("create "+describe(t.fabric), err)
+	if err == nil {
+		err = try(ctx, t.cluster, tell, t.tried...)
 	}
-	if err = try(ctx, t.cluster, tell, t.tried...); err == nil || !created {
+	if err == nil || !created {
 		return err
 	}
 	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/release"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -52,6 +54,19 @@ func testLiqosTemplate(t *testing.T, s *takeoverSite) {
 	}
 	if _, err := s.prepare(release.AdoptOptions{All: true, Back: true}); err == nil || !strings.Contains(err.Error(), "give the network back first, with 'liqoctl uninstall --hand-back'") {
 		t.Errorf("gateways would become Liqo's: %v", err)
+	}
+	a, err := s.prepare(release.AdoptOptions{Peers: []string{"bergen"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = a.Run(t.Context(), func(e progress.Event) {
+		s.tell(e)
+		if e.Kind == progress.Done { // the trial
+			a.GiveUpAfter(time.Millisecond)
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), "GatewayServer liqo-tenant-oslo/bergen keeps template sluice-wireguard-server.liqo-tenant-oslo.bergen: Sluice runs the network") {
+		t.Errorf("a gateway goes back to a template that is refused: %v", err)
 	}
 	s.adopt(release.AdoptOptions{Peers: []string{"bergen"}})
 	controlplanetest.Eventually(t, "the gateway is Sluice's", func(ctx context.Context) error {

@@ -8,9 +8,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // leftWithin is how long our agents may take to remove what Liqo's have made before somebody is told. It takes them seconds.
@@ -22,6 +26,9 @@ func (t *TakeOver) leftOnNodes(ctx context.Context, tell progress.Func) error {
 	news, end := onlyNews(tell), time.Now().Add(leftWithin)
 	for {
 		left, away, err := t.leftOn(ctx)
+		if ctx.Err() == nil && access.Unreachable(err) {
+			left, err = []string{"it is not known what is left of Liqo's on the nodes, as the API server gives no answer: " + err.Error()}, nil
+		}
 		if err != nil {
 			return t.cluster.Explain("read what is left of Liqo's on the nodes", err)
 		}
@@ -42,6 +49,38 @@ func (t *TakeOver) leftOnNodes(ctx context.Context, tell progress.Func) error {
 		}
 		return nil
 	}
+}
+
+// forgetReplaced removes what agents of ours have said of what Liqo's have made, if there are none now: it is of an earlier
+// takeover, and Liqo's agents have been at work since.
+func (t *TakeOver) forgetReplaced(ctx context.Context) error {
+	r := &Removal{cluster: t.cluster}
+	if there, err := r.exists(ctx, r.daemonSet(fabricName)); err != nil || there {
+		return err
+	}
+	var nodes networkingv1beta1.InternalNodeList
+	if err := t.cluster.Client.List(ctx, &nodes); err != nil {
+		return t.cluster.Explain("list the InternalNodes", err)
+	}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		if meta.FindStatusCondition(n.Status.Conditions, string(networkingv1beta1.ConditionLiqoReplaced)) == nil {
+			continue
+		}
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			if err := t.cluster.Client.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
+				return err
+			}
+			_, err := apply.Status(ctx, t.cluster.Client, n, func() {
+				meta.RemoveStatusCondition(&n.Status.Conditions, string(networkingv1beta1.ConditionLiqoReplaced))
+			})
+			return err
+		})
+		if client.IgnoreNotFound(err) != nil {
+			return t.cluster.Explain("change the status of InternalNode "+n.Name, err)
+		}
+	}
+	return nil
 }
 
 // leftOn tells on which nodes something of Liqo's is left, and why, and of which nobody can tell.

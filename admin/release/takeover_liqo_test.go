@@ -102,6 +102,8 @@ const liqosNetwork = `
 ---
 {kind: Network, metadata: {name: milan-pod, namespace: liqo-tenant-milan, finalizers: [network.ipam.liqo.io/finalizer], labels: {liqo.io/remote-cluster-id: milan, configuration.liqo.io/cidr-type: pod}}, owner: Configuration, spec: {cidr: 10.243.0.0/16}, status: {cidr: 10.60.0.0/16}}
 ---
+{kind: Network, metadata: {name: reserved-203-0-113-0-24, annotations: {liqo.io/preinstalled: "true"}, labels: {ipam.liqo.io/network-type: reserved}}, spec: {cidr: 203.0.113.0/24}, status: {cidr: 203.0.113.0/24}}
+---
 {kind: Network, metadata: {name: milan-external, namespace: liqo-tenant-milan, finalizers: [network.ipam.liqo.io/finalizer], labels: {liqo.io/remote-cluster-id: milan, configuration.liqo.io/cidr-type: external}}, owner: Configuration, spec: {cidr: 10.70.0.0/16}, status: {cidr: 10.70.0.0/16}}
 ---
 {kind: InternalNode, metadata: {name: node-1, namespace: "", finalizers: [internalnodes-route.liqo.io/finalizer]}, spec: {interface: {gateway: {name: liqo.aaaaaaaaaa}, node: {ip: 10.80.0.3}}}}

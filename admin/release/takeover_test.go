@@ -54,7 +54,7 @@ func (s *takeoverSite) handBack() (*release.HandBack, error) {
 type runner func(ctx context.Context, tell progress.Func) error
 
 func (s *takeoverSite) forward() (runner, error) {
-	t, err := s.takeOver(release.Options{})
+	t, err := s.takeOver(release.Options{ReservedSubnets: prefixes(reservedForSluice)})
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +127,7 @@ func (s *takeoverSite) network() []string {
 		}
 		lines = append(lines, strings.Split(strings.TrimSpace(out), "\n")...)
 	}
+	lines = slices.DeleteFunc(lines, func(l string) bool { return strings.Contains(l, reservedForSluice) })
 	slices.Sort(lines)
 	return lines
 }
@@ -184,6 +185,7 @@ func TestTakeOver(t *testing.T) {
 		if h, err := s.handBack(); err != nil || !h.Nothing {
 			t.Errorf("there is something to give back: %v", err)
 		}
+		testLeftTrial(t, s)
 	})
 	s.adopt(release.AdoptOptions{All: true})
 	s.leave()
@@ -193,6 +195,7 @@ func TestTakeOver(t *testing.T) {
 
 	t.Run("a dry run", func(t *testing.T) { testDryTakeOver(t, s) })
 	t.Run("images", func(t *testing.T) { testImages(t, s) })
+	t.Run("a namespace that goes late", func(t *testing.T) { testTerminating(t, s) })
 	s.same("the dry run, or a trial, changed something", before)
 	forth := []string{"Liqo's controllers write nothing of the network any more", "Liqo's node agents have ended", "CRDs correctly applied", "Release sluice correctly installed",
 		"Controller is ready", "Node agents are ready"}
@@ -417,6 +420,7 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 		{Verb: "update", Object: "Configuration liqo-tenant-oslo/bergen", Detail: "its prefixes become lists, which Liqo's controllers read"},
 		{Verb: "replace", Object: "CustomResourceDefinition configurations.networking.liqo.io", Detail: "by Liqo's"},
 		{Verb: "delete", Object: "ValidatingAdmissionPolicy liqo-network.sluice.liqo.io"},
+		{Verb: "delete", Object: "Network liqo/reserved-198-51-100-0-24", Detail: "its prefix was reserved while Sluice ran the network"},
 		{Verb: "delete", Object: "CustomResourceDefinition exportedservices.networking.liqo.io"},
 		{Verb: "delete", Object: "ConfigMap liqo/sluice-liqo-crds"},
 		{Verb: "hand", Object: "IP liqo/db", Detail: "with its addresses, to Liqo's controllers"},
@@ -508,4 +512,5 @@ func testGivenBack(t *testing.T, s *takeoverSite, original *apiextensionsv1.Cust
 	if h, err := s.handBack(); err != nil || !h.Nothing {
 		t.Errorf("there is something to give back: %v", err)
 	}
+	s.nothingNoted()
 }

@@ -1,10 +1,12 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,12 +38,31 @@ func trialMeta(namespace, of string) metav1.ObjectMeta {
 	return meta
 }
 
-// tellVersion makes a pod one whose program only tells its version, with no rights and no part in anything.
-func tellVersion(spec *corev1.PodSpec) {
-	c := spec.Containers[0]
-	c.Args, c.Command, c.Ports, c.Env, c.VolumeMounts, c.ReadinessProbe, c.LivenessProbe = []string{"--version"}, nil, nil, nil, nil, nil, nil
-	spec.Containers, spec.Volumes = []corev1.Container{c}, nil
-	spec.ServiceAccountName, spec.DeprecatedServiceAccount, spec.AutomountServiceAccountToken = "", "", new(false)
+// trialUser is who runs it where the namespace does not say.
+const trialUser = 65532
+
+// trialOf is a pod that goes where another one would and has its image, but only tells the version of that, with no rights
+// and no part in anything: namespaces that restrict their pods admit it.
+func trialOf(pod corev1.PodSpec) corev1.PodSpec {
+	c := pod.Containers[0]
+	user := new(int64(trialUser))
+	if s := pod.SecurityContext; s != nil && s.RunAsNonRoot != nil && *s.RunAsNonRoot {
+		user = s.RunAsUser // nil: OpenShift chooses one
+	}
+	return corev1.PodSpec{
+		NodeSelector: pod.NodeSelector, Affinity: pod.Affinity, Tolerations: pod.Tolerations, ImagePullSecrets: pod.ImagePullSecrets,
+		SchedulerName: pod.SchedulerName, RuntimeClassName: pod.RuntimeClassName, PriorityClassName: pod.PriorityClassName,
+		DNSPolicy: corev1.DNSDefault, EnableServiceLinks: new(false), AutomountServiceAccountToken: new(false),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Args: []string{"--version"}, Resources: c.Resources,
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+		}},
+	}
 }
 
 // trials are what tries the images of an installation, where and as its programs will run, but asking for no room, which they
@@ -68,7 +89,10 @@ func (p *Plan) trials() (trials []client.Object, namespace *unstructured.Unstruc
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(source, &spec); err != nil {
 			return nil, nil, err
 		}
-		tellVersion(&spec)
+		spec = trialOf(spec)
+		if at(p.Values, "openshiftConfig.enabled") == true {
+			spec.SecurityContext.RunAsUser = nil // the agents' is root
+		}
 		spec.Containers[0].Resources, spec.PriorityClassName = corev1.ResourceRequirements{}, ""
 		if !agents {
 			spec.RestartPolicy = corev1.RestartPolicyNever
@@ -119,18 +143,21 @@ func try(ctx context.Context, c *access.Cluster, tell progress.Func, trials ...c
 		w := waiter{cluster: c, tell: onlyNews(tell), advice: "name the right one with --set tag=TAG."}
 		var made types.UID
 		err := w.until(ctx, nodes+" to run "+image, image+" runs", o.GetNamespace(), trialName, func(ctx context.Context) (string, error) {
-			if made != "" {
-				return trialLacks(ctx, c, o, made)
+			if made == "" {
+				p := o.DeepCopyObject().(client.Object)
+				switch err := c.Client.Create(ctx, p, fieldOwner); {
+				case apierrors.IsAlreadyExists(err): // whatever came of it proves nothing
+					return "there is a former " + describe(o) + " still", removeTrial(ctx, c, o)
+				case err != nil:
+					return "", err
+				}
+				made = p.GetUID()
 			}
-			p := o.DeepCopyObject().(client.Object)
-			switch err := c.Client.Create(ctx, p, fieldOwner); {
-			case apierrors.IsAlreadyExists(err): // whatever came of it proves nothing
-				return "there is a former " + describe(o) + " still", removeTrial(ctx, c, o)
-			case err != nil:
-				return "", err
+			missing, again, err := trialLacks(ctx, c, o, made)
+			if again {
+				made, err = "", removeTrial(ctx, c, o)
 			}
-			made = p.GetUID()
-			return trialLacks(ctx, c, o, made)
+			return missing, err
 		})
 		if err != nil {
 			return err
@@ -139,48 +166,63 @@ func try(ctx context.Context, c *access.Cluster, tell progress.Func, trials ...c
 	return nil
 }
 
-// trialLacks tells where the program of a trial has not run yet. Nodes that are not ready are not waited for.
-func trialLacks(ctx context.Context, c *access.Cluster, trial client.Object, made types.UID) (missing string, err error) {
+// trialLacks tells where the program of a trial has not run yet, and whether nothing will come of it, so that it is to be made
+// again.
+func trialLacks(ctx context.Context, c *access.Cluster, trial client.Object, made types.UID) (missing string, again bool, err error) {
 	now, err := readAgain(ctx, c, trial)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "somebody has deleted " + describe(trial) + ", which is made again", true, nil
+	case err != nil:
+		return "", false, err
+	case now.GetUID() != made:
+		return "", false, fmt.Errorf("somebody has replaced %s", describe(trial))
+	}
+	away, err := nodesAway(ctx, c)
+	if ignoreAbsent(err) != nil { // whoever hands over a gateway need not see nodes
+		return "", false, err
+	}
+	if p, single := now.(*corev1.Pod); single {
+		return trialRuns([]corev1.Pod{*p}, 1, away, true)
+	}
+	d := now.(*appsv1.DaemonSet)
+	if d.Status.ObservedGeneration < d.Generation {
+		return "it has not started", false, nil
+	}
+	pods, err := podsOf(ctx, c, d.Namespace, trialName)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if now.GetUID() != made {
-		return "", fmt.Errorf("somebody has replaced %s", describe(trial))
-	}
-	var pods []corev1.Pod
-	var away []string
-	want := 1
-	switch o := now.(type) {
-	case *corev1.Pod:
-		pods = append(pods, *o)
-	case *appsv1.DaemonSet:
-		if o.Status.ObservedGeneration < o.Generation {
-			return "it has not started", nil
-		}
-		want = int(o.Status.DesiredNumberScheduled)
-		if pods, err = podsOf(ctx, c, o.Namespace, trialName); err == nil {
-			pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, o) })
-			away, err = nodesAway(ctx, c)
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	waiting := max(0, want-len(pods))
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, d) })
+	return trialRuns(pods, int(d.Status.DesiredNumberScheduled), away, false)
+}
+
+// trialRuns decides. Nodes that are not ready are not waited for; a single pod goes to another one. What the cluster has ended
+// says nothing of an image: a DaemonSet replaces its pods, and a single pod is to be made again.
+func trialRuns(pods []corev1.Pod, want int, away []string, single bool) (missing string, again bool, err error) {
+	waiting, trouble := max(0, want-len(pods)), ""
 	for _, p := range pods {
-		switch {
-		case slices.Contains(away, p.Spec.NodeName), succeeded(p):
-		case failed(p):
-			return "", fmt.Errorf("image %s is none of Sluice's: its program does not tell its version%s", imageOf(trial), firstTrouble(ctx, c, p.Namespace, trialName))
-		default:
-			waiting++
+		why, ended, isAway := podTrouble(p), endedBy(p), slices.Contains(away, p.Spec.NodeName)
+		if ended == "" && p.DeletionTimestamp != nil {
+			ended = "it is being deleted"
 		}
+		switch {
+		case succeeded(p), isAway && !single:
+			continue
+		case isAway:
+			why, again = "pod "+p.Name+": node "+p.Spec.NodeName+" is not ready", true
+		case ended != "":
+			why, again = "pod "+p.Name+": "+ended, single
+		case failed(p):
+			return "", false, fmt.Errorf("image %s is none of Sluice's: its program does not tell its version%s", p.Spec.Containers[0].Image, strings.TrimSuffix(": "+why, ": "))
+		}
+		waiting++
+		trouble = cmp.Or(trouble, why)
 	}
 	if waiting == 0 {
-		return "", nil
+		return "", false, nil
 	}
-	return fmt.Sprintf("%d of %d pods have not run%s", waiting, want, firstTrouble(ctx, c, trial.GetNamespace(), trialName)), nil
+	return strings.TrimSuffix(fmt.Sprintf("%d of %d pods have not run: %s", waiting, want, trouble), ": "), again, nil
 }
 
 // readAgain is a trial as the API server has it.

@@ -443,22 +443,6 @@ func (r *Removal) delete(ctx context.Context, objects []client.Object) error {
 	return nil
 }
 
-// whatKeeps says what keeps an object from being removed: of a Namespace its conditions, such as an API service that does not
-// answer, for which Kubernetes waits.
-func (r *Removal) whatKeeps(ctx context.Context, o client.Object) string {
-	keeps := fmt.Sprintf("finalizers %v", o.GetFinalizers())
-	var n corev1.Namespace
-	if o.GetObjectKind().GroupVersionKind().Kind != "Namespace" || r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(o), &n) != nil {
-		return keeps
-	}
-	for _, c := range n.Status.Conditions {
-		if c.Status == corev1.ConditionTrue {
-			keeps += "; " + c.Message
-		}
-	}
-	return keeps
-}
-
 // gone waits until an object is gone.
 func (r *Removal) gone(ctx context.Context, o client.Object) error {
 	kind, uid := o.GetObjectKind().GroupVersionKind(), o.GetUID()
@@ -478,7 +462,7 @@ func (r *Removal) gone(ctx context.Context, o client.Object) error {
 		r.tell.Waiting(r.cluster.Name, "Waiting until "+describe(o)+" is gone")
 		select {
 		case <-ctx.Done():
-			return r.cluster.Errorf("%s has not been removed (%s): %w", describe(o), r.whatKeeps(context.WithoutCancel(ctx), o), context.Cause(ctx))
+			return r.cluster.Errorf("%s has not been removed (%s): %w", describe(o), r.whatKeeps(ctx, o), context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}

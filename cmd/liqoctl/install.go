@@ -155,7 +155,7 @@ func (f *installFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	plan, err := release.Prepare(ctx, c, chart, version, o)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return c.Errorf("interrupted: nothing was changed")
+		return c.Errorf("interrupted: this run changed nothing")
 	}
 	if err != nil {
 		return err

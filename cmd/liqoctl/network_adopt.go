@@ -27,6 +27,7 @@ other cluster is not involved and may have either gateway.
 The gateway of the peering is made to refer to a copy of its template with Sluice's pod. Traffic stops while one pod
 replaces the other. Before that, a pod with the same image runs once, so that a wrong image stops nothing. A gateway
 that does not get ready, or whose peer does not answer again, goes back to Liqo's template; with --back, to Sluice's.
+Where Sluice runs the network, it stays, as no controller would run Liqo's.
 
 PEER-ID is the ID of the remote cluster. Peerings are handed over one after the other. Repeat the command, with the same
 flags, after an interruption: it also waits for gateways that were handed over before, and fails if a peer does not

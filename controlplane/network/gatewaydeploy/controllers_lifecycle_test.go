@@ -54,7 +54,7 @@ func (w *world) testRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, s, "pods with a token of the new account", "gw-server", func(d *appsv1.Deployment) error {
-		if uid := d.Spec.Template.Annotations[annotationAccount]; uid != string(account.UID) {
+		if uid := d.Spec.Template.Annotations[AnnotationAccount]; uid != string(account.UID) {
 			return fmt.Errorf("they are of %s, want %s", uid, account.UID)
 		}
 		return nil

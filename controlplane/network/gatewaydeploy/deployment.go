@@ -20,9 +20,9 @@ import (
 // electionFlag makes a gateway take part in the election even if it is alone.
 const electionFlag = "--leader-election"
 
-// annotationAccount is the UID of the service account, in the template of the pods. On a Deployment itself it says that
+// AnnotationAccount is the UID of the service account, in the template of the pods. On a Deployment itself it says that
 // its pods were there before ours, and work with this account.
-const annotationAccount = "networking.liqo.io/service-account-uid"
+const AnnotationAccount = "networking.liqo.io/service-account-uid"
 
 // deployment adds the Deployment and says how it fares.
 func (f *Facts) deployment(p *Plan) {
@@ -42,7 +42,7 @@ func (f *Facts) deployment(p *Plan) {
 	if f.elects() && f.marks() {
 		delete(t.Labels, networkingv1beta1.LabelActive) // or every replica started with it
 	}
-	account := map[string]string{annotationAccount: string(f.Account.UID)}
+	account := map[string]string{AnnotationAccount: string(f.Account.UID)}
 	if f.othersPods() {
 		d.Annotations = labels.Merge(d.Annotations, account)
 	} else {
@@ -63,10 +63,10 @@ func (f *Facts) deployment(p *Plan) {
 // othersPods tells whether the Deployment was made by Liqo, for the account that there is now. A mark in the template would
 // replace a pod that works.
 func (f *Facts) othersPods() bool {
-	if f.Deployment == nil || f.Deployment.Spec.Template.Annotations[annotationAccount] != "" {
+	if f.Deployment == nil || f.Deployment.Spec.Template.Annotations[AnnotationAccount] != "" {
 		return false
 	}
-	uid, seen := f.Deployment.Annotations[annotationAccount]
+	uid, seen := f.Deployment.Annotations[AnnotationAccount]
 	_, applied := f.Deployment.Annotations[apply.AnnotationHash]
 	return seen && uid == string(f.Account.UID) || !seen && !applied
 }
