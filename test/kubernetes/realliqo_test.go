@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
@@ -30,7 +33,7 @@ func TestRealLiqo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}})
+	w := newWorld(t, kubelab.Options{Clusters: []string{"rome", "milan"}, DNS: true}) // Liqo finds its IPAM by name
 	defer w.explain(t)
 	defer (&offloaded{world: w, tenant: "liqo-tenant-" + w.b.Name}).explain(t)
 	defer w.explainLiqo(t)
@@ -42,6 +45,7 @@ func TestRealLiqo(t *testing.T) {
 		t.Log("!!! LEFT OUT: traffic of pods while Liqo's agents run the nodes, for this kernel has no Geneve")
 	}
 	t.Log("!!! LEFT OUT: Liqo's metrics, telemetry and uninstaller, and WireGuard of the kernel")
+	restarts := make(map[string]int32)
 	w.takeOver(t, incumbent{
 		// Its virtual kubelet takes what maps namespaces in one direction for that of the other one if they have the same name.
 		carries: geneve, offloads: true, inB: "market",
@@ -51,7 +55,10 @@ func TestRealLiqo(t *testing.T) {
 				checkNothingOfOurs(t, n)
 			}
 		},
-		seen: func(t *testing.T, k *takeover) { k.lookAround(t) },
+		seen: func(t *testing.T, k *takeover) {
+			k.lookAround(t)
+			k.liqoLives(t, restarts)
+		},
 	})
 }
 
@@ -94,7 +101,7 @@ func hasGeneve(n *kubelab.Node) bool {
 }
 
 // restartLiqo starts all programs of Liqo again that are not of the nodes. They must get
-// ready although they may not write of the network, and stay so.
+// ready although they may not write of the network.
 func (k *takeover) restartLiqo(t *testing.T) {
 	t.Helper()
 	start := time.Now()
@@ -113,33 +120,58 @@ func (k *takeover) restartLiqo(t *testing.T) {
 // network, nothing may be wrong.
 func (k *takeover) lookAround(t *testing.T) {
 	t.Helper()
-	ours := strings.Contains(k.kubectl(t, k.b, "get", "daemonsets", "-n", liqoNamespace, "-o", "name"), "/sluice-fabric")
 	for _, args := range [][]string{
 		{"info", "--kubeconfig", k.b.Kubeconfig},
-		{"network", "status", "--interval", "0", "--exit-code", "--kubeconfig", k.b.Kubeconfig},
+		{"network", "status", "--kubeconfig", k.b.Kubeconfig, "--interval", "0", "--exit-code"},
 		k.both("network", "doctor"),
 	} {
 		var said string
 		ask := func() error {
 			out, errs, err := k.run(t.Context(), k.command(args...))
-			said = fmt.Sprintf("liqoctl %s (%v)\n%s%s", strings.Join(args[:2], " "), err, out, errs)
+			said = fmt.Sprintf("liqoctl %s (%v)\n%s%s", strings.Join(args, " "), err, out, errs)
 			if err != nil {
 				return errors.New(said)
 			}
 			return nil
 		}
-		if ours {
+		if k.ours {
 			lab.Eventually(t, patience, "all is well", ask)
 		} else {
 			_ = ask() // what Liqo's part lacks here is no fault of Sluice's
 		}
 		t.Log(said)
 	}
-	for _, name := range liqosDeployments {
-		if ready := k.kubectl(t, k.b, "get", "deployment", name, "-n", liqoNamespace, "-o", "jsonpath={.status.readyReplicas}"); ready != "1" {
-			t.Errorf("%s has %q pods that are ready, want 1", name, ready)
-		}
+}
+
+// liqoLives demands that Liqo has all of its pods, without agents while Sluice runs the nodes, that they are ready, and have
+// not started again since they were seen. Those that are new must not have at all.
+func (k *takeover) liqoLives(t *testing.T, restarts map[string]int32) {
+	t.Helper()
+	first, want := len(restarts) == 0, len(liqosDeployments)
+	if !k.ours {
+		want += len(k.b.Nodes)
 	}
+	lab.Eventually(t, patience, "the pods of Liqo are ready", func() error {
+		pods, err := podsWith(t.Context(), k.b, liqoNamespace, nil)
+		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+			return !slices.ContainsFunc(append(liqosDeployments, "liqo-fabric"), func(of string) bool { return strings.HasPrefix(p.Name, of+"-") })
+		})
+		if err != nil || len(pods) != want {
+			return fmt.Errorf("there are %d, and should be %d: %v", len(pods), want, err)
+		}
+		for _, p := range pods {
+			if !ready(&p) {
+				return fmt.Errorf("pod %s is not ready: %s", p.Name, p.Status.Phase)
+			}
+			for _, c := range p.Status.ContainerStatuses {
+				if !first && c.RestartCount > restarts[p.Name] {
+					t.Errorf("pod %s has started again: %+v", p.Name, c.LastTerminationState.Terminated)
+				}
+				restarts[p.Name] = c.RestartCount
+			}
+		}
+		return nil
+	})
 }
 
 // checkNothingOfOurs looks for what Sluice's agent could have left on a node of Liqo's.

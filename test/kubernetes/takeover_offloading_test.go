@@ -120,7 +120,7 @@ func (k *takeover) newOffloaded(t *testing.T, virtualNodes int) {
 	start := time.Now()
 	k.offloadedAnswer(t, name, virtualNodes)
 	k.offloadedAnswer(t, lasting, 1)
-	t.Logf("pods on %d virtual nodes of each cluster run after %v, reached: %t", virtualNodes, time.Since(start).Round(100*time.Millisecond), k.carried)
+	t.Logf("pods on %d virtual nodes of each cluster run after %v, reached: %t", virtualNodes, time.Since(start).Round(100*time.Millisecond), k.carried())
 	for _, c := range []*kubelab.Cluster{k.a, k.b} {
 		k.kubectl(t, c, "delete", "deployment", name, "-n", k.offloadedIn(c), "--wait=false")
 	}
@@ -151,7 +151,7 @@ func (k *takeover) offloadedAnswer(t *testing.T, name string, replicas int) {
 				if err != nil || !ready(p) {
 					return fmt.Errorf("pod %s on %q with the address %q is %s, and not ready: %+v", p.Name, p.Spec.NodeName, p.Status.PodIP, p.Status.Phase, p.Status.Conditions)
 				}
-				if !k.carried {
+				if !k.carried() {
 					continue
 				}
 				if got, err := get(t.Context(), near, addr); err != nil || got.Pod != p.Name {

@@ -26,9 +26,12 @@ const keptFields = `jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.me
 type takeover struct {
 	*faults
 	liqo incumbent
-	// carried tells whether traffic of pods passes, by who runs the nodes of b now.
-	carried bool
+	// ours tells whether Sluice's agents run the nodes of b.
+	ours bool
 }
+
+// carried tells whether traffic of pods passes, by who runs the nodes.
+func (k *takeover) carried() bool { return k.ours || k.liqo.carries }
 
 // incumbent is the Liqo that runs the network of b at first.
 type incumbent struct {
@@ -77,7 +80,7 @@ func TestTakenOver(t *testing.T) {
 // wherever it passes. The clusters are connected.
 func (w *world) takeOver(t *testing.T, liqo incumbent) {
 	t.Helper()
-	k := &takeover{faults: newFaults(t, w), liqo: liqo, carried: liqo.carries}
+	k := &takeover{faults: newFaults(t, w), liqo: liqo}
 	var above []string
 	if liqo.offloads {
 		k.offload(t)
@@ -88,7 +91,7 @@ func (w *world) takeOver(t *testing.T, liqo incumbent) {
 			what(t, k)
 		}
 	}
-	before, pod := k.kept(t), k.gatewayPod(t)
+	before, names, pod := k.kept(t), k.names(t), k.gatewayPod(t)
 	look(t, liqo.seen)
 	local := []string{"--kubeconfig", w.b.Kubeconfig}
 	var x *traffic
@@ -114,11 +117,11 @@ func (w *world) takeOver(t *testing.T, liqo incumbent) {
 		}},
 		{name: "the network is given back", args: []string{"uninstall", "--hand-back"}, prepare: liqo.ends, complete: liqo.begins, check: k.givenBack},
 		{name: "the gateway is handed back", args: []string{"network", "adopt", "--all", "--back"}, replaced: true, check: func(t *testing.T) {
-			k.nothingOfOurs(t)
+			k.nothingLeft(t, names)
 			look(t, liqo.left)
 		}},
 	} {
-		if k.carried && x == nil {
+		if k.carried() && x == nil {
 			x = startTraffic(t, k.paths(t)...)
 			defer x.end()
 		}
@@ -135,7 +138,7 @@ func (w *world) takeOver(t *testing.T, liqo incumbent) {
 			if step.complete != nil {
 				step.complete(t)
 			}
-			k.carried = step.ours || liqo.carries
+			k.ours = step.ours
 			back := time.Now()
 			lab.Eventually(t, patience, "the gateways hear each other", func() error {
 				if !tunnel.after(back) {
@@ -172,10 +175,16 @@ func (w *world) takeOver(t *testing.T, liqo incumbent) {
 // after. It returns the traffic that goes on.
 func (k *takeover) heard(t *testing.T, x *traffic, start time.Time) *traffic {
 	t.Helper()
-	if !k.carried {
+	if !k.carried() {
 		t.Logf("!!! LEFT OUT: what traffic of pods would hear, for Liqo's agents run the nodes of %s, and carry nothing there", k.b.Name)
 		if x != nil {
-			t.Logf("until then: %v", x.since(start))
+			var silent time.Duration
+			for _, silences := range x.since(start).silences {
+				for _, s := range silences[:max(0, len(silences)-1)] { // the last one is not over
+					silent = max(silent, s.to.Sub(s.from))
+				}
+			}
+			t.Logf("until they did, pings were silent for %v", round(silent))
 			x.end()
 		}
 		return nil
@@ -258,7 +267,7 @@ func (k *takeover) takenOver(t *testing.T) {
 // givenBack demands that Liqo's programs run the network, and that nothing of Sluice's is left but the gateways.
 func (k *takeover) givenBack(t *testing.T) {
 	t.Helper()
-	if k.carried {
+	if k.carried() {
 		k.newPod(t)
 	}
 	for _, kind := range []string{"deployments", "daemonsets", "configmaps", "validatingadmissionpolicies"} {
@@ -271,20 +280,25 @@ func (k *takeover) givenBack(t *testing.T) {
 	}
 }
 
-// nothingOfOurs demands that no object of Sluice's is left, and none of its CRDs.
-func (k *takeover) nothingOfOurs(t *testing.T) {
+// names are those of all objects in b that an installation could leave, without what gets another name each time.
+func (k *takeover) names(t *testing.T) []string {
 	t.Helper()
-	lab.Eventually(t, patience, "nothing of Sluice is left in "+k.b.Name, func() error {
-		names, err := allNames(k.b, "wggatewayservertemplates.networking.liqo.io", "wggatewayclienttemplates.networking.liqo.io")
-		if err != nil {
-			return err
-		}
-		crds, err := k.b.Kubectl("get", "crds", "-o", `jsonpath={range .items[?(@.metadata.annotations.`+strings.ReplaceAll(release.AnnotationVersion, ".", `\.`)+`)]}crd/{.metadata.name}{"\n"}{end}`)
-		if err != nil {
-			return err
-		}
-		if left := slices.DeleteFunc(names, func(n string) bool { return !strings.Contains(n, "sluice") }); len(left) > 0 || crds != "" {
-			return fmt.Errorf("left: %v %s", left, crds)
+	names, err := allNames(k.b, "serviceaccounts", "wggatewayservertemplates.networking.liqo.io", "wggatewayclienttemplates.networking.liqo.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(append(names, crds(t, k.b)...), func(n string) bool {
+		return strings.HasPrefix(n, "Pod/") || strings.HasPrefix(n, "ReplicaSet/") || strings.Contains(n, passing)
+	})
+}
+
+// nothingLeft demands that b has the objects that it had, and Liqo's CRDs.
+func (k *takeover) nothingLeft(t *testing.T, before []string) {
+	t.Helper()
+	lab.Eventually(t, patience, "nothing is left in "+k.b.Name, func() error {
+		ours, err := k.b.Kubectl("get", "crds", "-o", `jsonpath={range .items[?(@.metadata.annotations.`+strings.ReplaceAll(release.AnnotationVersion, ".", `\.`)+`)]}{.metadata.name} {end}`)
+		if diff := cmp.Diff(before, k.names(t)); err != nil || diff != "" || ours != "" {
+			return fmt.Errorf("CRDs of Sluice: %q (%v), objects (-before +after):\n%s", ours, err, diff)
 		}
 		return nil
 	})
