@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-net/sluice/test/source"
 )
 
-// liqosDeployments are the programs of Liqo that are no node agents.
-var liqosDeployments = []string{liqosController, "liqo-ipam", "liqo-webhook", "liqo-crd-replicator", "liqo-proxy"}
+// liqosDeployments are the programs of Liqo that are no node agents. The controllers come last: they end if the IPAM does not
+// answer within ten seconds.
+var liqosDeployments = []string{"liqo-ipam", "liqo-webhook", "liqo-crd-replicator", "liqo-proxy", liqosController}
 
 // TestRealLiqo does with Liqo itself, as test/liqo/build.sh builds it, what TestTakenOver
 // does with programs of ours: its controllers, its IPAM, its webhook, its node agents, its
@@ -105,13 +106,8 @@ func hasGeneve(n *kubelab.Node) bool {
 func (k *takeover) restartLiqo(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	args := []string{"-n", liqoNamespace}
 	for _, name := range liqosDeployments {
-		args = append(args, "deployment/"+name)
-	}
-	k.kubectl(t, k.b, append([]string{"rollout", "restart"}, args...)...)
-	for _, name := range liqosDeployments {
-		k.kubectl(t, k.b, "rollout", "status", "-n", liqoNamespace, "--timeout="+patience.String(), "deployment/"+name)
+		k.rollout(t, k.b, liqoNamespace, "deployment/"+name)
 	}
 	t.Logf("Liqo's programs are ready again after %v", time.Since(start).Round(100*time.Millisecond))
 }
@@ -165,7 +161,8 @@ func (k *takeover) liqoLives(t *testing.T, restarts map[string]int32) {
 			}
 			for _, c := range p.Status.ContainerStatuses {
 				if !first && c.RestartCount > restarts[p.Name] {
-					t.Errorf("pod %s has started again: %+v", p.Name, c.LastTerminationState.Terminated)
+					logs, err := k.b.Kubectl("logs", "-n", liqoNamespace, p.Name, "--previous", "--tail=20")
+					t.Errorf("pod %s has started again: %+v\n%s (%v)", p.Name, c.LastTerminationState.Terminated, logs, err)
 				}
 				restarts[p.Name] = c.RestartCount
 			}
@@ -199,13 +196,12 @@ func (w *world) explainLiqo(t *testing.T) {
 	if !t.Failed() {
 		return
 	}
-	for _, what := range append([]string{"deployment/sluice-controller", "daemonset/liqo-fabric"}, liqosDeployments...) {
-		if !strings.Contains(what, "/") {
-			what = "deployment/" + what
-		}
-		logs, err := w.b.Kubectl("logs", "-n", liqoNamespace, what, "--tail=40")
-		t.Logf("--- %s (%v)\n%s", what, err, logs)
+	for _, name := range liqosDeployments {
+		logs, err := w.b.Kubectl("logs", "-n", liqoNamespace, "deployment/"+name, "--tail=40")
+		t.Logf("--- %s (%v)\n%s", name, err, logs)
 	}
+	agents, err := w.b.Kubectl("logs", "-n", liqoNamespace, "-l", "app.kubernetes.io/name=fabric", "--prefix", "--tail=40")
+	t.Logf("--- the node agents (%v)\n%s", err, agents)
 	pods, err := w.b.Kubectl("describe", "pods", "-n", "liqo-tenant-"+w.a.Name)
 	t.Logf("--- the gateway of %s (%v)\n%s", w.b.Name, err, pods)
 }
