@@ -64,9 +64,10 @@ kube: ## build the Kubernetes control plane that the tests run (once, cached)
 e2e: export SLUICE_REQUIRE = kube,root
 e2e: build kube ## everything with real kernels and real clusters, also what takes long (root)
 	bash test/uml/build.sh
+	bash test/liqo/build.sh
 	$(GO) test -count=1 -timeout 30m -v ./test/e2e -e2e.rekey
 	$(GO) test -count=1 -timeout 10m ./test/document ./test/lab/... ./test/labctl/... ./test/uml/...
-	$(GO) test -count=1 -p 1 -timeout 5h -v ./test/kubelab ./test/kubernetes -kubernetes.long
+	$(GO) test -count=1 -p 1 -timeout 5h -v ./test/kubelab ./test/kubernetes -kubernetes.long -kubernetes.liqo
 
 kernel-interop: build ## the gateway against a real kernel's WireGuard and Geneve (root; builds that kernel once, cached)
 	bash test/uml/build.sh

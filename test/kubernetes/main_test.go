@@ -17,6 +17,7 @@ import (
 var (
 	long      = flag.Bool("kubernetes.long", false, "also run what takes many minutes")
 	hours     = flag.Bool("kubernetes.hours", false, "with -kubernetes.long: also run what waits for an hour")
+	realLiqo  = flag.Bool("kubernetes.liqo", false, "also run what needs Liqo, which test/liqo/build.sh builds")
 	timelines = flag.Bool("kubernetes.timeline", false, "log what happens where while faults do")
 	pictures  = flag.String("kubernetes.screenshots", "", "`FOLDER` for pictures of the page of liqoctl console")
 	figures   = flag.String("kubernetes.figures", "", "`FILE` to write figures to, as Markdown")

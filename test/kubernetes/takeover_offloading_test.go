@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-// What TestTakenOver demands above the network: the clusters go on to ask each other for
-// resources and to run each other's pods, whoever runs the network of the one that has Liqo.
+// What TestTakenOver and TestRealLiqo demand above the network: the clusters go on to ask
+// each other for resources and to run each other's pods, whoever runs the network of the one
+// that has Liqo.
 
 const (
 	// lasting is a Deployment of the offloaded namespace of either cluster.
@@ -43,43 +44,51 @@ func (w *world) peerBothWays(t *testing.T) {
 	t.Helper()
 	start := time.Now()
 	w.renewSooner(t, w.a)
-	w.renewSooner(t, w.b)
 	w.liqoctl(t, w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig)...)
 	w.liqoctl(t, append(w.between(w.b, w.a, "peer"), "--networking-disabled", "--cpu", "2", "--memory", "4Gi")...)
 	t.Logf("the clusters are peers both ways after %v", time.Since(start).Round(100*time.Millisecond))
 }
 
+// offloadedIn is the namespace of a cluster whose pods run in the other one.
+func (k *takeover) offloadedIn(c *kubelab.Cluster) string {
+	if c == k.b {
+		return k.liqo.inB
+	}
+	return offloadedHere
+}
+
 // offload has a pod of each cluster run in the other one.
-func (f *faults) offload(t *testing.T) {
+func (k *takeover) offload(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	err := onBoth(f.world, func(c *kubelab.Cluster) error {
-		if _, err := c.Kubectl("create", "namespace", offloadedHere); err != nil {
+	err := onBoth(k.world, func(c *kubelab.Cluster) error {
+		if _, err := c.Kubectl("create", "namespace", k.offloadedIn(c)); err != nil {
 			return err
 		}
-		_, _, err := f.tryLiqoctl(t.Context(), "offload", "namespace", offloadedHere, "--pod-offloading-strategy", "Remote", "--timeout", patience.String(), "--kubeconfig", c.Kubeconfig)
+		_, _, err := k.tryLiqoctl(t.Context(), "offload", "namespace", k.offloadedIn(c), "--pod-offloading-strategy", "Remote", "--timeout", patience.String(), "--kubeconfig", c.Kubeconfig)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.offloadedAnswer(t, lasting, 1)
+	k.offloadedAnswer(t, lasting, 1)
 	t.Logf("each cluster runs a pod of the other one after %v", time.Since(start).Round(100*time.Millisecond))
 }
 
 // above is what must be the same in both clusters whoever runs the network: virtual nodes
 // and pods that are ready and did not start again, and what each has of the other one.
-func (f *faults) above(t *testing.T) (lines []string) {
+func (k *takeover) above(t *testing.T) (lines []string) {
 	t.Helper()
-	for _, c := range []*kubelab.Cluster{f.a, f.b} {
-		for line := range strings.Lines(f.kubectl(t, c, "get", strings.Join(aboveKinds, ","), "-A", "-o", aboveFields)) {
+	for _, c := range []*kubelab.Cluster{k.a, k.b} {
+		for line := range strings.Lines(k.kubectl(t, c, "get", strings.Join(aboveKinds, ","), "-A", "-o", aboveFields)) {
 			kind, rest, _ := strings.Cut(line, " ")
 			ours := !strings.Contains(rest, passing)
 			switch kind {
 			case "Node":
 				ours = ours && strings.Contains(rest, " virtual-node ")
 			case "Pod":
-				ours = ours && (strings.HasPrefix(rest, offloadedHere) || strings.Contains(rest, "/virtual-kubelet-"))
+				ours = ours && (strings.HasPrefix(rest, offloadedHere) || strings.HasPrefix(rest, k.liqo.inB) ||
+					strings.Contains(rest, "/virtual-kubelet-") || strings.Contains(rest, "/vk-")) // vk-NODE is Liqo's
 			case "CustomResourceDefinition":
 				ours = slices.ContainsFunc([]string{"authentication", "offloading", "core"}, func(group string) bool { return strings.Contains(rest, "."+group+".liqo.io ") })
 			}
@@ -93,42 +102,43 @@ func (f *faults) above(t *testing.T) (lines []string) {
 
 // sameAbove demands that all above the network is as it was, or is so again: where traffic stops for some seconds, virtual
 // nodes are not ready meanwhile.
-func (f *faults) sameAbove(t *testing.T, before []string) {
+func (k *takeover) sameAbove(t *testing.T, before []string) {
 	t.Helper()
 	lab.Eventually(t, patience, "all is as before above the network", func() error {
-		if diff := cmp.Diff(before, f.above(t)); diff != "" {
+		if diff := cmp.Diff(before, k.above(t)); diff != "" {
 			return fmt.Errorf("changed above the network (-before +after):\n%s", diff)
 		}
 		return nil
 	})
 }
 
-// newOffloaded demands that the pods on the virtual nodes are reached, those that have just
-// come as well.
-func (f *faults) newOffloaded(t *testing.T, virtualNodes int) {
+// newOffloaded demands that the pods on the virtual nodes run, those that have just come as
+// well, and are reached where traffic passes.
+func (k *takeover) newOffloaded(t *testing.T, virtualNodes int) {
 	t.Helper()
 	name := fmt.Sprint(passing, virtualNodes) // not that of pods which end
 	start := time.Now()
-	f.offloadedAnswer(t, name, virtualNodes)
-	f.offloadedAnswer(t, lasting, 1)
-	t.Logf("pods on %d virtual nodes of each cluster are reached after %v", virtualNodes, time.Since(start).Round(100*time.Millisecond))
-	for _, c := range []*kubelab.Cluster{f.a, f.b} {
-		f.kubectl(t, c, "delete", "deployment", name, "-n", offloadedHere, "--wait=false")
+	k.offloadedAnswer(t, name, virtualNodes)
+	k.offloadedAnswer(t, lasting, 1)
+	t.Logf("pods on %d virtual nodes of each cluster run after %v, reached: %t", virtualNodes, time.Since(start).Round(100*time.Millisecond), k.carried())
+	for _, c := range []*kubelab.Cluster{k.a, k.b} {
+		k.kubectl(t, c, "delete", "deployment", name, "-n", k.offloadedIn(c), "--wait=false")
 	}
 }
 
 // offloadedAnswer applies a Deployment in the offloaded namespaces, and waits until each of
-// its pods answers at the address that it has in its cluster, and reaches the API server
-// there. That knows its account, which has no rights.
-func (f *faults) offloadedAnswer(t *testing.T, name string, replicas int) {
+// its pods is ready. Where traffic passes, each answers at the address that it has in its
+// cluster, and reaches the API server there. That knows its account, which has no rights.
+func (k *takeover) offloadedAnswer(t *testing.T, name string, replicas int) {
 	t.Helper()
-	from := map[*kubelab.Cluster]*kubelab.Pod{f.a: f.clients[0], f.b: f.servers[0]}
+	from := map[*kubelab.Cluster]*kubelab.Pod{k.a: k.clients[0], k.b: k.servers[0]}
 	for c := range from {
-		applyDeployment(t, c, offloadedHere, name, replicas, true)
+		applyDeployment(t, c, k.offloadedIn(c), name, replicas, true)
 	}
 	for c, near := range from {
+		namespace := k.offloadedIn(c)
 		lab.Eventually(t, patience, fmt.Sprintf("the pods of %s that run elsewhere answer", c.Name), func() error {
-			pods, err := podsWith(t.Context(), c, offloadedHere, map[string]string{"app": name})
+			pods, err := podsWith(t.Context(), c, namespace, map[string]string{"app": name})
 			if err != nil {
 				return err
 			}
@@ -141,10 +151,13 @@ func (f *faults) offloadedAnswer(t *testing.T, name string, replicas int) {
 				if err != nil || !ready(p) {
 					return fmt.Errorf("pod %s on %q with the address %q is %s, and not ready: %+v", p.Name, p.Spec.NodeName, p.Status.PodIP, p.Status.Phase, p.Status.Conditions)
 				}
+				if !k.carried() {
+					continue
+				}
 				if got, err := get(t.Context(), near, addr); err != nil || got.Pod != p.Name {
 					return fmt.Errorf("at the address %s of pod %s is %q: %v", addr, p.Name, got.Pod, err)
 				}
-				out, err := c.Kubectl("exec", "-n", offloadedHere, p.Name, "--", "web", "-api", "/api/v1/namespaces/"+offloadedHere+"/pods")
+				out, err := c.Kubectl("exec", "-n", namespace, p.Name, "--", "web", "-api", "/api/v1/namespaces/"+namespace+"/pods")
 				if err == nil || !strings.Contains(err.Error(), "403 Forbidden") {
 					return fmt.Errorf("the API server tells pod %s: %q, %v", p.Name, out, err)
 				}
@@ -159,19 +172,19 @@ func (f *faults) offloadedAnswer(t *testing.T, name string, replicas int) {
 
 // anotherNode has each cluster ask the other one for more: a virtual node comes, runs a pod
 // and goes.
-func (f *faults) anotherNode(t *testing.T) {
+func (k *takeover) anotherNode(t *testing.T) {
 	t.Helper()
 	start := time.Now()
 	name := func(c *kubelab.Cluster) (slice, peer string) {
-		peer = f.a.Name
-		if c == f.a {
-			peer = f.b.Name
+		peer = k.a.Name
+		if c == k.a {
+			peer = k.b.Name
 		}
 		return passing + "-" + peer, peer
 	}
-	err := onBoth(f.world, func(c *kubelab.Cluster) error {
+	err := onBoth(k.world, func(c *kubelab.Cluster) error {
 		slice, peer := name(c)
-		_, _, asked := f.tryLiqoctl(t.Context(), "create", "resourceslice", slice, "--remote-cluster-id", peer, "--cpu", "1", "--memory", "1Gi", "--kubeconfig", c.Kubeconfig)
+		_, _, asked := k.tryLiqoctl(t.Context(), "create", "resourceslice", slice, "--remote-cluster-id", peer, "--cpu", "1", "--memory", "1Gi", "--kubeconfig", c.Kubeconfig)
 		_, created := c.Kubectl("wait", "node", slice, "--for=create", "--timeout="+patience.String())
 		_, ready := c.Kubectl("wait", "node", slice, "--for=condition=Ready", "--timeout="+patience.String())
 		return errors.Join(asked, created, ready)
@@ -180,8 +193,8 @@ func (f *faults) anotherNode(t *testing.T) {
 		t.Error(err)
 		return
 	}
-	f.newOffloaded(t, 2)
-	err = onBoth(f.world, func(c *kubelab.Cluster) error {
+	k.newOffloaded(t, 2)
+	err = onBoth(k.world, func(c *kubelab.Cluster) error {
 		slice, peer := name(c)
 		_, deleted := c.Kubectl("delete", "resourceslices.authentication.liqo.io", slice, "-n", "liqo-tenant-"+peer, "--timeout="+patience.String())
 		_, gone := c.Kubectl("wait", "node", slice, "--for=delete", "--timeout="+patience.String())

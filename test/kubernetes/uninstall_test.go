@@ -35,17 +35,11 @@ func testUninstall(t *testing.T, w *world) {
 func nothingInstalled(t *testing.T, c *kubelab.Cluster) {
 	t.Helper()
 	lab.Eventually(t, patience, "nothing is left in "+c.Name, func() error {
-		out, err := c.Kubectl("get", "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,"+
-			"priorityclasses,apiservices", "-o", "name")
+		names, err := allNames(c)
 		if err != nil {
 			return err
 		}
-		all, err := c.Kubectl("get", "all,configmaps,secrets,roles,rolebindings,leases,networkpolicies,poddisruptionbudgets", "-A", "-o",
-			`jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
-		if err != nil {
-			return err
-		}
-		names := slices.DeleteFunc(strings.Fields(out+all), func(n string) bool {
+		names = slices.DeleteFunc(names, func(n string) bool {
 			return !strings.Contains(n, "liqo") && !strings.Contains(n, "sluice") || strings.HasPrefix(n, "apiservice")
 		})
 		if len(names) > 0 {
@@ -56,6 +50,19 @@ func nothingInstalled(t *testing.T, c *kubelab.Cluster) {
 	for _, n := range c.Nodes {
 		checkNode(t, n)
 	}
+}
+
+// allNames are the names of all objects of the kinds that an installation could leave, and of more kinds in namespaces.
+func allNames(c *kubelab.Cluster, more ...string) ([]string, error) {
+	out, err := c.Kubectl("get", "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,"+
+		"priorityclasses,apiservices", "-o", "name")
+	if err != nil {
+		return nil, err
+	}
+	kinds := append([]string{"all,configmaps,secrets,roles,rolebindings,leases,networkpolicies,poddisruptionbudgets"}, more...)
+	all, err := c.Kubectl("get", strings.Join(kinds, ","), "-A", "-o",
+		`jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{"\n"}{end}`)
+	return strings.Fields(out + all), err
 }
 
 // checkNode looks for what the agent could have left on a node: links, rules,

@@ -191,6 +191,15 @@ func Prometheus() (string, error) {
 	return program, nil
 }
 
+// Liqo returns the folder of what test/liqo/build.sh builds. It fails while that is not there.
+func Liqo() (dir string, err error) {
+	dir, err = built("test", "liqo", "build.sh")
+	if err != nil {
+		return "", fmt.Errorf("Liqo is not built (%w): run test/liqo/build.sh once; it takes some minutes", err)
+	}
+	return dir, nil
+}
+
 // built asks a script for the path of what it builds or fetches.
 func built(script ...string) (string, error) {
 	out, err := exec.Command("bash", Path(script...), "--path").Output()
