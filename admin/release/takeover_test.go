@@ -102,14 +102,6 @@ func (s *takeoverSite) interrupted(prepare func() (runner, error), at ...string)
 	}
 }
 
-// toldInterrupted checks what is told of an interrupted takeover; empty: there is none.
-func (s *takeoverSite) toldInterrupted(want string) {
-	s.t.Helper()
-	if got, err := s.access.Interrupted(s.t.Context()); err != nil || !strings.Contains(got, want) || want == "" && got != "" {
-		s.t.Errorf("it is told %q, %v, want %q", got, err, want)
-	}
-}
-
 // network is what must stay the same whoever runs the network: addresses, prefixes, names of links, and the gateways' pods.
 func (s *takeoverSite) network() []string {
 	s.t.Helper()

@@ -54,6 +54,10 @@ func TestHealth(t *testing.T) {
 		{"no Configuration", func(f *facts) { f.configurations = nil }, nil, Unhealthy, []string{"Missing"}},
 		{"no Configuration that could be seen", func(f *facts) { f.configurations = nil }, []Gap{{Kind: "Configuration", Err: forbidden}}, Healthy, nil},
 		{"no controller", func(f *facts) { server(f).Status.Conditions = nil }, nil, Unhealthy, []string{"NoConditions"}},
+		{"controllers of Liqo, which write no conditions", func(f *facts) {
+			server(f).Status.Conditions, f.configurations[0].Status.Conditions = nil, nil
+			f.components = []Component{{Kind: kindDeployment, Name: LiqosController, Desired: 1, Ready: 1}}
+		}, nil, Healthy, nil},
 		{"no controller yet", func(f *facts) {
 			server(f).Status.Conditions, server(f).CreationTimestamp = nil, metav1.NewTime(now)
 		}, nil, Healthy, nil},
