@@ -308,6 +308,9 @@ func (r *Removal) handed(ctx context.Context, to string) (steps []AdoptionStep, 
 			return nil, err
 		}
 		for _, o := range list {
+			if ofRelease(o) {
+				continue // it goes with the release
+			}
 			steps = append(steps, AdoptionStep{"hand", describe(o), "with its addresses, to " + to + " controllers"})
 		}
 	}
