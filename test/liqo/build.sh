@@ -27,7 +27,7 @@ work=$(mktemp -d "$dir.XXXXXX")
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off
 
-module=$(cd "$work" && go mod download -json "github.com/liqotech/liqo@$version")
+module=$(cd "$work" && go mod download -json "github.com/liqotech/liqo@$version") || { echo "$module" >&2; exit 1; } # it has the error
 field() { sed -n "s/^\t\"$1\": \"\(.*\)\",\?$/\1/p" <<<"$module"; }
 if [ "$(field Sum)" != "$sum" ]; then
 	echo "build.sh: Liqo $version has the hash $(field Sum), and must have $sum" >&2
@@ -55,5 +55,5 @@ for program in "${programs[@]}"; do pack "$program"; done
 mv "$work/bin/liqoctl" "$work/out/"
 cp -r "$(field Dir)/deployments/liqo" "$work/out/chart"
 chmod -R u+w "$work/out"
-mv "$work/out" "$dir"
+mv -T "$work/out" "$dir" 2>/dev/null || test -e "$dir" # somebody else was faster
 echo "$dir"

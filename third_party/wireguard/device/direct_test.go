@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -343,6 +344,50 @@ func TestDirectSources(t *testing.T) {
 		if src := binary.BigEndian.Uint16(packet[IPv4offsetSrc:]); packet[0]>>4 == 4 && src != 10<<8|2 || packet[0]>>4 == 6 && packet[IPv6offsetSrc] != 0xfd {
 			t.Errorf("delivered: %x", packet)
 		}
+	}
+}
+
+// A peer may not send from an address of another one, in whichever order their messages come.
+func TestDirectSourcesOfSeveralPeers(t *testing.T) {
+	p := newDirectPair(t)
+	other, err := p.NewPeer(NoisePublicKey{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Start()
+	aead, err := chacha20poly1305.New(bytes.Repeat([]byte{1}, chacha20poly1305.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := &Keypair{send: aead, receive: aead, created: time.Now(), localIndex: directIndex + 1}
+	other.keypairs.current = others
+	p.indexTable.table[others.localIndex] = IndexTableEntry{peer: other, keypair: others}
+	p.allowedips.Insert(netip.MustParsePrefix("10.3.3.0/24"), other)
+
+	var bufs [][]byte
+	var sizes []int
+	var want []string
+	for i, m := range []struct {
+		of   *Keypair
+		src  string
+		good bool
+	}{
+		{p.keys, "10.2.2.2", true}, {others, "10.2.2.2", false}, {others, "10.3.3.3", true}, {p.keys, "10.3.3.3", false}, {p.keys, "10.2.2.2", true},
+		{others, "10.3.3.3", true}, {others, "10.2.2.2", false}, {others, "10.3.3.3", true},
+	} {
+		bufs = append(bufs, directMessage(m.of, uint64(i), directPacket("10.1.1.1", m.src, 60)))
+		sizes = append(sizes, len(bufs[i]))
+		if m.good {
+			want = append(want, m.src)
+		}
+	}
+	r := p.open(p.NewDirect(len(bufs)), bufs, sizes, directBatch{from: &directEndpoint{name: "peer"}})
+	var got []string
+	for _, packet := range p.tun.written {
+		got = append(got, netip.AddrFrom4([4]byte(packet[IPv4offsetSrc:])).String())
+	}
+	if !slices.Equal(got, want) || r.Rejected != len(bufs)-len(want) {
+		t.Errorf("delivered from %v, want %v; %d rejected", got, want, r.Rejected)
 	}
 }
 

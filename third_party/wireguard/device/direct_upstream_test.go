@@ -437,8 +437,13 @@ func TestDirectAtTheLimits(t *testing.T) {
 					d := newDirectSides(t, new(directScript), nil)
 					change(d.ours.sessions[1])
 					change(d.theirs.sessions[1])
-					for i := range 3 {
+					for i := range byte(3) {
 						d.send(fmt.Sprint(i), &directScript{packets})
+						s := directScript{packets}
+						for j := range byte(directBatchSize) {
+							s = append(s, 0, 5*i+j, 0, 0, 0, 0) // the last counters are those from RejectAfterMessages - 2
+						}
+						d.receive(fmt.Sprint(i), &s)
 					}
 				})
 			})
