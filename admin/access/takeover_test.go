@@ -1,8 +1,22 @@
 package access
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // TestInterrupted: a takeover that has not come to its end is told, however little there is of it.
@@ -34,6 +48,58 @@ func TestInterrupted(t *testing.T) {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: %q, want %q", tt.name, got, want)
 			}
+		}
+	}
+}
+
+// TestInterruptedUnread: what the user may not read does not count, and is told only where something else tells of a takeover.
+func TestInterruptedUnread(t *testing.T) {
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{LabelAdoption: networkingv1beta1.LabelTrue}}
+	}
+	ended := &appsv1.DaemonSet{ObjectMeta: meta("liqo", "liqo-fabric")}
+	ended.Spec.Template.Spec.NodeSelector = map[string]string{HandedOverKey: networkingv1beta1.LabelTrue}
+	kept := &corev1.ConfigMap{ObjectMeta: meta("liqo", KeptCRDs)}
+	controller, agents := &appsv1.Deployment{ObjectMeta: meta("liqo", ControllerName)}, &appsv1.DaemonSet{ObjectMeta: meta("liqo-fabric", FabricName)}
+	policies := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+	for _, tt := range []struct {
+		name    string
+		objects []client.Object
+		hidden  []string // kinds
+		want    string
+		gap     bool
+	}{
+		{"Liqo alone", nil, policies, "", false},
+		{"Liqo alone, of which nothing may be read", nil, append(policies, "ConfigMap", "Pod", "Deployment", "DaemonSet"), "", false},
+		{"a network that was taken over", []client.Object{ended, kept, controller, agents}, policies, "", true},
+		{"the same without a right to read node agents", []client.Object{ended, kept, controller, agents}, append(policies, "DaemonSet"), "", true},
+		{"without our controller", []client.Object{ended, agents}, policies, "there is DaemonSet liqo/liqo-fabric without nodes; there is no Deployment liqo/liqo-controller: ", false},
+		{"Liqo's agents beside ours", []client.Object{kept, controller, agents}, policies, "there is ConfigMap liqo/sluice-liqo-crds: ", false},
+		{"policies without the agents that end", []client.Object{kept, controller, agents}, policies[:1], "there is ConfigMap liqo/sluice-liqo-crds: ", false},
+	} {
+		refused := func(kind string) error {
+			if slices.Contains(tt.hidden, kind) {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", nil)
+			}
+			return nil
+		}
+		c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(tt.objects...).WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+				if err := refused(into.GetObjectKind().GroupVersionKind().Kind); err != nil {
+					return err
+				}
+				return c.Get(ctx, key, into, o...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, o ...client.ListOption) error {
+				if err := refused("DaemonSet"); err != nil {
+					return err
+				}
+				return c.List(ctx, into, o...)
+			},
+		}).Build()
+		got, err := (&Cluster{Options: Options{LiqoNamespace: "liqo"}, Client: c}).Interrupted(t.Context())
+		if !strings.Contains(got, tt.want) || tt.want == "" && got != "" || apierrors.IsForbidden(err) != tt.gap || err != nil && !tt.gap {
+			t.Errorf("%s: %q, %v", tt.name, got, err)
 		}
 	}
 }
