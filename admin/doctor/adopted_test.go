@@ -14,10 +14,10 @@ func TestTakenOver(t *testing.T) {
 	w := newWorld(t)
 	i := &w.milan.Installation
 	liqos := func(kind, name string, desired int32) survey.Component {
-		return survey.Component{Kind: kind, Namespace: i.Namespace, Name: name, Version: "v1.2.0", Desired: desired, Ready: desired, Updated: desired}
+		return survey.Component{Kind: kind, Namespace: i.Namespace, Name: name, LiqosController: strings.HasSuffix(name, "-controller-manager"),
+			Version: "v1.2.0", Desired: desired, Ready: desired, Updated: desired}
 	}
-	i.Components = append(i.Components, liqos("Deployment", "liqo-controller-manager", 1), liqos("Deployment", "liqo-ipam", 1), liqos("DaemonSet", "liqo-fabric", 0))
-	i.Components[3].Desired, i.Components[3].Ready = 0, 0 // IPAM: what is beside the network may be off
+	i.Components = append(i.Components, liqos("Deployment", "x-controller-manager", 1), liqos("Deployment", "x-ipam", 0), liqos("DaemonSet", "x-fabric", 0))
 	agent := &i.Components[len(i.Components)-1]
 	crds := slices.Clone(w.milan.crds.items)
 	for at := range crds {
@@ -44,6 +44,17 @@ func TestTakenOver(t *testing.T) {
 	for _, check := range []string{"crds", "installation", "versions", "pod-security", "gateway-rights", "template"} {
 		if all[check] != OK {
 			t.Errorf("%s: %v", check, all[check])
+		}
+	}
+	for name, want := range map[string]string{
+		"x-controller-manager": "authentication and offloading stop", "x-webhook": "the API server refuses what Liqo's webhooks judge", "x-crd-replicator": "nothing else does its work",
+	} {
+		for desired, cause := range []string{"somebody scaled it to zero: " + want, want} { // off, and not ready
+			o := liqos("Deployment", name, int32(desired))
+			o.Ready = 0
+			if got := w.milan.component(&o); len(got) != 1 || got[0].Status != Warning || !strings.HasPrefix(got[0].Cause, cause) {
+				t.Errorf("%s, %d wanted: %+v", name, desired, got)
+			}
 		}
 	}
 	i.Interrupted = "the takeover was interrupted: there is a policy"

@@ -520,6 +520,15 @@ var cases = []testCase{
 		w.silence()
 		w.alone(w.client)
 	}, "", Failed},
+	{"a client of Liqo's server gets nothing back", "reachability", func(w *world) {
+		w.silence()
+		w.client.tunnel().TxInitiations++
+		givenToLiqo(w.server)
+	}, local, Failed},
+	{"one of several tunnels of Liqo's client is blocked", "reachability", func(w *world) {
+		isFalse(&w.server.peer.Connection.Status.Conditions, networkingv1beta1.ConditionAllTunnelsCarry, networkingv1beta1.ReasonTunnelsLeftOut, "2 of 3 tunnels carry packets")
+		givenToLiqo(w.client)
+	}, remote, Warning},
 	{"the server alone hears nothing", "reachability", func(w *world) {
 		w.silence()
 		w.alone(w.server)

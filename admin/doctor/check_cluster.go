@@ -225,17 +225,6 @@ func (c *cluster) componentTexts() (out []string) {
 	return out
 }
 
-// noController is what it means that no controller runs.
-const noController = "connections stay as they are, but changes of objects have no effect, and a replaced gateway pod carries no traffic"
-
-// without is what follows if a Deployment has no pod.
-func (c *cluster) without(o *survey.Component) string {
-	if c.Installation.Maintains(o) {
-		return noController
-	}
-	return "nobody does what it does"
-}
-
 // component judges a Deployment or a DaemonSet of the installation.
 func (c *cluster) component(o *survey.Component) (out []Finding) {
 	switch {
@@ -243,7 +232,7 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 		return []Finding{pass(survey.OffNote).on(o.String())}
 	case o.Off():
 		return []Finding{warn("it is scaled to zero pods").on(o.String()).
-			because("somebody scaled it to zero: %s", c.without(o)).
+			because("somebody scaled it to zero: %s", c.Installation.Without(o)).
 			fix("%s", c.Installation.ScaleUp(o))}
 	}
 	if o.Healthy() {
@@ -253,15 +242,16 @@ func (c *cluster) component(o *survey.Component) (out []Finding) {
 		return []Finding{refusedBy(e).on(o.String())}
 	}
 	f := warn("%s%s", o.Readiness(), unreadyPods(o.Pods)).on(o.String()).fix("see 'kubectl -n %s describe pods'", o.Namespace)
-	if o.Kind == "DaemonSet" {
+	beside := c.Installation.BesideOurs(o)
+	if o.Kind == "DaemonSet" && !beside {
 		f = f.because("the network of the other nodes no longer follows changes, and that of new nodes never comes up")
 	}
 	if o.Ready == 0 {
 		f.Status = Failed
 		if o.Kind == "Deployment" {
-			f = f.because("%s", c.without(o))
+			f = f.because("%s", c.Installation.Without(o))
 		}
-		if c.Installation.MayBeOff(o) {
+		if beside || c.Installation.MayBeOff(o) {
 			f.Status = Warning
 		}
 	}

@@ -196,11 +196,16 @@ func template(e *end) []Finding {
 		return []Finding{warn("its template %s %s cannot be read: %s", g.Template.Kind, name, plain(e.templateErr)).on(g.String()).
 			because("the gateway stays as it was rendered last, and cannot be rendered again").fix("create the template, or make the gateway refer to another one")}
 	}
-	if !e.cluster.Installation.OfLiqo() && meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionTemplateRendered)) == nil {
-		return []Finding{fail("no controller has looked at it").on(g.String()).
-			because("the controller does not run, or is of another product").fix("see the Deployment of the controller, and its log")}
+	switch rendered := meta.FindStatusCondition(g.Conditions, string(networkingv1beta1.ConditionTemplateRendered)) != nil; {
+	case rendered, e.cluster.Installation.OfLiqo():
+		return []Finding{pass("%s, rendered", name)}
+	case e.ofLiqo():
+		return []Finding{skip("its pods are Liqo's, whose controllers write no conditions")}
+	case e.cluster.MayBeOfLiqo():
+		return []Finding{skip("whether a controller has looked at it is not known: %s", e.cluster.unread("Deployment"))}
 	}
-	return []Finding{pass("%s, rendered", name)}
+	return []Finding{fail("no controller has looked at it").on(g.String()).
+		because("the controller does not run, or is of another product").fix("see the Deployment of the controller, and its log")}
 }
 
 func gatewayRights(e *end) []Finding {

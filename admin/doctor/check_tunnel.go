@@ -21,10 +21,15 @@ const firewallHint = "check firewalls and security groups on the way and at the 
 func reachability(p *peering) []Finding {
 	server, client := p.by()
 	if p.remote == nil {
-		return oneSided(p.local)
+		return oneSided(p.local, "run this with the kubeconfigs of both clusters, which shows the cause")
 	}
+	const liqosLog = "see the log of Liqo's gateway in the other cluster, which cannot be asked"
 	switch {
-	case (client.ofLiqo() || server.ofLiqo()) && client.connected() && server.connected():
+	case server.ofLiqo() && !client.ofLiqo():
+		return oneSided(client, liqosLog)
+	case client.ofLiqo() && !server.ofLiqo():
+		return oneSided(server, liqosLog)
+	case client.ofLiqo() && client.connected() && server.connected():
 		return []Finding{pass("UDP passes in both directions, as the Connections say")}
 	case !client.asked():
 		return []Finding{skip("the client's gateway cannot be asked: %s", client.silent()).in(client.cluster)}
@@ -83,16 +88,15 @@ func (e *end) tunnelsLeftOut() []Finding {
 	return out
 }
 
-// oneSided is reachability by what one side sees.
-func oneSided(e *end) []Finding {
+// oneSided is reachability by what one side sees. Next is what to do where the other one has to tell the cause.
+func oneSided(e *end, next string) []Finding {
 	if e.ofLiqo() && e.connected() {
 		return []Finding{pass("UDP passes in both directions, as the Connection says")}
 	}
 	if !e.asked() {
-		return []Finding{skip("the gateway cannot be asked: %s", e.silent())}
+		return []Finding{skip("the gateway cannot be asked: %s", e.silent()).in(e.cluster)}
 	}
 	t, g := e.traffic(), e.gateway()
-	both := "run this with the kubeconfigs of both clusters, which shows the cause"
 	switch {
 	case e.connected():
 		if out := e.tunnelsLeftOut(); len(out) > 0 {
@@ -100,20 +104,20 @@ func oneSided(e *end) []Finding {
 		}
 		return []Finding{pass("UDP passes in both directions")}
 	case !t.sent() && g.Role == "Client":
-		f := fail("the client sends nothing").on(g.String())
+		f := fail("the client sends nothing").on(g.String()).in(e.cluster)
 		if why := e.after.DataPlane.Tunnel.LookupError; why != "" {
 			return []Finding{f.because("its name in spec.endpoint has no address: %s", why).fix("correct the name, or what the DNS of this cluster says")}
 		}
 		return []Finding{f.because("it does not know the server's address or key yet").fix("see 'gateway status' in its pod")}
 	case g.Role == "Client" && !t.received():
-		return []Finding{fail("the client sends to %s, but nothing comes back", e.after.DataPlane.Tunnel.Endpoint).on(g.String()).
-			because("UDP does not get there, its answers do not come back, or the server does not accept the client's key").fix("%s", both)}
+		return []Finding{fail("the client sends to %s, but nothing comes back", e.after.DataPlane.Tunnel.Endpoint).on(g.String()).in(e.cluster).
+			because("UDP does not get there, its answers do not come back, or the server does not accept the client's key").fix("%s", next)}
 	case !t.received():
-		return []Finding{fail("nothing arrives from the client").on(g.String()).
-			because("the client does not run or dials another address, or UDP does not get here").fix("%s", both)}
+		return []Finding{fail("nothing arrives from the client").on(g.String()).in(e.cluster).
+			because("the client does not run or dials another address, or UDP does not get here").fix("%s", next)}
 	case t.rxInitiations > 0 && t.txResponses == 0 && !session(e.after):
-		return []Finding{fail("handshakes arrive, but none that this gateway accepts").on(g.String()).
-			because("they use another key than this side expects").fix("%s", both)}
+		return []Finding{fail("handshakes arrive, but none that this gateway accepts").on(g.String()).in(e.cluster).
+			because("they use another key than this side expects").fix("%s", next)}
 	}
 	return []Finding{pass("UDP arrives")}
 }

@@ -188,7 +188,7 @@ func losesPings(s *survey.Cluster) bool {
 
 // readCluster reads everything, or only what changes often.
 func readCluster(ctx context.Context, c *access.Cluster, earlier *survey.Cluster, denied bool) (*survey.Cluster, error) {
-	o := survey.Options{PeeringsOnly: earlier != nil, Modules: true, Nodes: earlier}
+	o := survey.Options{PeeringsOnly: earlier != nil, Modules: true, Components: true, Nodes: earlier}
 	if c.NamespaceGiven {
 		o.Namespace = c.Namespace
 	}

@@ -102,8 +102,8 @@ const patience = 30 * time.Second
 
 // conditionAlerts are the conditions that are not True. Nothing at all is an
 // alert, too: then nobody looks after the object. Liqo's controllers write none.
-func (c *Cluster) conditionAlerts(object string, conditions []metav1.Condition, created time.Time) (out []Alert) {
-	if len(conditions) == 0 && c.ReadAt.Sub(created) > patience && !c.Installation.OfLiqo() {
+func (c *Cluster) conditionAlerts(object string, conditions []metav1.Condition, created time.Time, liqos bool) (out []Alert) {
+	if len(conditions) == 0 && c.ReadAt.Sub(created) > patience && !liqos {
 		return []Alert{{Object: object, Reason: ReasonNoConditions,
 			Message: "the controller has said nothing about it yet: see whether it runs, and its log"}}
 	}
@@ -130,7 +130,7 @@ func flowsAnyway(c metav1.Condition) bool {
 
 func configurationAlerts(c *Cluster, p *Peer) []Alert {
 	if o := p.Configuration; o != nil {
-		return c.conditionAlerts("Configuration "+o.Namespace+"/"+o.Name, o.Status.Conditions, o.CreationTimestamp.Time)
+		return c.conditionAlerts("Configuration "+o.Namespace+"/"+o.Name, o.Status.Conditions, o.CreationTimestamp.Time, c.MayBeOfLiqo())
 	}
 	if p.Gateway == nil || c.Unread("Configuration") {
 		return nil
@@ -147,7 +147,7 @@ func gatewayAlerts(c *Cluster, p *Peer) []Alert {
 	if g.Deleting {
 		return []Alert{{Object: g.String(), Reason: ReasonDeleting, Message: "it is being deleted"}}
 	}
-	return c.conditionAlerts(g.String(), g.Conditions, g.Created)
+	return c.conditionAlerts(g.String(), g.Conditions, g.Created, g.OfLiqo() || c.MayBeOfLiqo())
 }
 
 func podAlerts(c *Cluster, p *Peer) (out []Alert) {

@@ -56,7 +56,18 @@ func TestHealth(t *testing.T) {
 		{"no controller", func(f *facts) { server(f).Status.Conditions = nil }, nil, Unhealthy, []string{"NoConditions"}},
 		{"controllers of Liqo, which write no conditions", func(f *facts) {
 			server(f).Status.Conditions, f.configurations[0].Status.Conditions = nil, nil
-			f.components = []Component{{Kind: kindDeployment, Name: LiqosController, Desired: 1, Ready: 1}}
+			f.components = []Component{{Kind: kindDeployment, Name: "of-our-company-controller-manager", LiqosController: true, Desired: 1, Ready: 1}}
+		}, nil, Healthy, nil},
+		{"controllers that could not be seen", func(f *facts) {
+			server(f).Status.Conditions, f.configurations[0].Status.Conditions = nil, nil
+		}, []Gap{{Kind: kindDeployment, Err: forbidden}}, Healthy, nil},
+		{"controllers that could be seen in part, ours among them", func(f *facts) {
+			server(f).Status.Conditions, f.configurations[0].Status.Conditions = nil, nil
+			f.components = []Component{{Kind: kindDeployment, Name: "liqo-controller", Desired: 1, Ready: 1}}
+		}, []Gap{{Kind: kindDeployment, Err: forbidden}}, Unhealthy, []string{"NoConditions", "NoConditions"}},
+		{"a gateway of Liqo", func(f *facts) {
+			server(f).Status.Conditions = nil
+			f.pods[1].Spec.Containers = []corev1.Container{{Name: "gateway"}, {Name: "wireguard"}, {Name: "geneve"}}
 		}, nil, Healthy, nil},
 		{"no controller yet", func(f *facts) {
 			server(f).Status.Conditions, server(f).CreationTimestamp = nil, metav1.NewTime(now)
@@ -309,7 +320,7 @@ func TestMissing(t *testing.T) {
 
 // TestInterruptedTakeover: what is left of a takeover is told once, and not that 'liqoctl install' creates what is missing.
 func TestInterruptedTakeover(t *testing.T) {
-	liqos := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller-manager", Desired: 1, Ready: 1}
+	liqos := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller-manager", LiqosController: true, Desired: 1, Ready: 1}
 	ours := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller", Desired: 1, Ready: 1}
 	for _, components := range [][]Component{{liqos}, {liqos, ours}} {
 		c := Cluster{Installation: Installation{Namespace: "liqo", Components: components, Interrupted: "there is a policy: 'liqoctl install --adopt' goes on"}}
@@ -327,6 +338,11 @@ func TestComponentAlerts(t *testing.T) {
 	agents := Component{Kind: "DaemonSet", Namespace: "liqo-fabric", Name: "liqo-fabric", Desired: 2, Ready: 2}
 	some := agents
 	some.Ready = 1
+	// What is Liqo's has the names that its chart makes of nameOverride.
+	liqos := func(name string, desired int32) Component {
+		return Component{Kind: "Deployment", Namespace: "liqo", Name: "x-" + name, LiqosController: name == "controller-manager", Desired: desired, Ready: desired}
+	}
+	manager, metrics := liqos("controller-manager", 1), liqos("metric-agent", 0)
 	for _, tt := range []struct {
 		name       string
 		components []Component
@@ -342,6 +358,16 @@ func TestComponentAlerts(t *testing.T) {
 		{"some agents", []Component{controller, some}, 0, nil, []string{"DaemonSet liqo-fabric/liqo-fabric PodsNotReady 1 of 2 pods are ready"}},
 		{"no controller, but DNS", []Component{dns, agents}, 0, nil, []string{"namespace liqo Missing 'liqoctl install' creates it again"}},
 		{"no controller that could be seen", []Component{agents}, 0, []Gap{{Kind: "Deployment", Err: forbidden}}, nil},
+		{"Liqo without what its network needs", []Component{manager, metrics, liqos("ipam", 0), liqos("webhook", 0), agents}, 0, nil, []string{
+			"Deployment liqo/x-ipam ScaledToZero nothing else does its work; undo it with kubectl -n liqo scale deployment x-ipam --replicas=1",
+			"Deployment liqo/x-webhook ScaledToZero pods in offloaded namespaces; undo it with kubectl -n liqo scale deployment x-webhook --replicas=1",
+		}},
+		{"what may be off beside ours", []Component{manager, metrics, liqos("ipam", 0), controller, agents}, 0, nil, nil},
+		{"what may not be off beside ours", []Component{liqos("controller-manager", 0), liqos("webhook", 0), liqos("crd-replicator", 0), controller, agents}, 3, nil, []string{
+			"Deployment liqo/x-controller-manager ScaledToZero authentication and offloading stop; undo it with kubectl -n liqo scale deployment x-controller-manager --replicas=1",
+			"Deployment liqo/x-webhook ScaledToZero pods in offloaded namespaces; undo it with kubectl -n liqo scale deployment x-webhook --replicas=1",
+			"Deployment liqo/x-crd-replicator ScaledToZero nothing else does its work; undo it with kubectl -n liqo scale deployment x-crd-replicator --replicas=1",
+		}},
 	} {
 		c := Cluster{Installation: Installation{Namespace: "liqo", Components: tt.components, ControllerReplicas: tt.replicas}, Gaps: tt.gaps}
 		alerts := c.ComponentAlerts()

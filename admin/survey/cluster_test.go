@@ -113,6 +113,17 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
 subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
 `
 
+// viewing may read what the role view has of a cluster: nothing of policies.
+const viewing = `
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: viewer, namespace: default}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: viewer},
+  rules: [{apiGroups: ["", apps, networking.liqo.io], resources: ["*"], verbs: [get, list]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: viewer},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: viewer}, subjects: [{kind: ServiceAccount, name: viewer, namespace: default}]}
+`
+
 // plays is a container in which a program answers with what a golden file says.
 func plays(program, file string) controlplanetest.Image {
 	return controlplanetest.Image{Exec: func(_ context.Context, _ *corev1.Pod, argv []string, stdout, stderr io.Writer) int {
@@ -138,6 +149,7 @@ func TestReadCluster(t *testing.T) {
 	}})
 	c.Apply(objects)
 	c.Apply(restricted)
+	c.Apply(viewing)
 	connected(t, c)
 	admin := open(t, c.Config)
 
@@ -257,7 +269,10 @@ spec:
 	c.Apply(`
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: liqo-controller-manager, namespace: liqo, labels: {app.kubernetes.io/part-of: liqo}}
+metadata:
+  name: renamed-controller-manager
+  namespace: liqo
+  labels: {app.kubernetes.io/part-of: liqo, app.kubernetes.io/name: controller-manager, app.kubernetes.io/component: controller-manager}
 spec:
   replicas: 0
   selector: {matchLabels: {app: manager}}
@@ -272,6 +287,38 @@ spec:
 	}
 	if got := told(survey.Options{PeeringsOnly: true}); got != "" {
 		t.Errorf("to who reads peerings alone: %s", got)
+	}
+	testHiddenTakeover(t, c)
+}
+
+// testHiddenTakeover: who may not read policies is told so where something else tells of a takeover, whenever they look.
+func testHiddenTakeover(t *testing.T, c *controlplanetest.Cluster) {
+	viewer := open(t, c.ServiceAccount("default", "viewer"))
+	var earlier *survey.Cluster
+	missing := func() string {
+		t.Helper()
+		s, err := survey.Read(t.Context(), viewer, survey.Options{PeeringsOnly: true, Components: true, Nodes: earlier})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Installation.Interrupted != "" {
+			t.Errorf("a policy that cannot be seen is told of: %s", s.Installation.Interrupted)
+		}
+		earlier = s
+		return strings.Join(s.Missing(""), "\n")
+	}
+	if got := missing(); got != "" {
+		t.Errorf("without another trace of a takeover: %s", got)
+	}
+	c.Apply(`
+{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: renamed-fabric, namespace: liqo}, spec: {selector: {matchLabels: {app: liqos}}, template: {metadata: {labels: {app: liqos}},
+  spec: {nodeSelector: {networking.liqo.io/handed-over-to-sluice: "true"}, containers: [{name: fabric, image: nowhere/fabric}]}}}}
+`)
+	earlier = nil
+	for range 3 {
+		if got, want := missing(), "left out, as the user may not read it: what is left of a takeover"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

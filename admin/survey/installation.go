@@ -23,9 +23,6 @@ const (
 	partOf       = "liqo"
 )
 
-// fabricSuffix ends the name of the namespace of the node agents.
-const fabricSuffix = "-fabric"
-
 // maxUnwellPods is how many pods of one component are worth showing.
 const maxUnwellPods = 10
 
@@ -57,7 +54,7 @@ func (r *reader) components(ctx context.Context) []Component {
 		}
 		add(&d.ObjectMeta, &d.Spec.Template, d.Spec.Selector, Component{
 			Kind: kindDeployment, Desired: desired, Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas,
-			Outdated: max(d.Status.Replicas-d.Status.UpdatedReplicas, 0),
+			Outdated: max(d.Status.Replicas-d.Status.UpdatedReplicas, 0), LiqosController: d.Namespace == r.cluster.LiqoNamespace && IsLiqosController(d),
 		})
 	}
 	for _, d := range listInstalled[appsv1.DaemonSet](ctx, r, "DaemonSet") {
@@ -99,7 +96,7 @@ func (c *Component) Controller() bool {
 func (i *Installation) ScaleUp(c *Component) string {
 	replicas := int32(access.DefaultControllerReplicas)
 	switch {
-	case i.OfLiqo() || i.BesideOurs(c):
+	case i.liqos(c):
 		replicas = 1
 	case c.Controller() && i.ControllerReplicas > 0:
 		replicas = i.ControllerReplicas
@@ -127,7 +124,7 @@ func (c *Cluster) ComponentAlerts() (out []Alert) {
 		case o.Off() && c.Installation.MayBeOff(o):
 		case o.Off():
 			out = append(out, Alert{Object: o.String(), Reason: ReasonScaledToZero, Warning: true,
-				Message: "it is scaled to zero: " + c.Installation.without(o) + "; undo it with " + c.Installation.ScaleUp(o)})
+				Message: "it is scaled to zero: " + c.Installation.Without(o) + "; undo it with " + c.Installation.ScaleUp(o)})
 		case !o.Healthy():
 			out = append(out, Alert{Object: o.String(), Reason: ReasonPodsNotReady, Warning: true, Message: o.Readiness()})
 		}
@@ -163,53 +160,69 @@ const OffNote = "somebody has scaled it to zero; it is Liqo's, and the network w
 // parts are those of Liqo without which its network works, by how the names of their Deployments end.
 var parts = []string{"-metric-agent", "-proxy", "-telemetry"}
 
-// MayBeOff tells whether a component is Liqo's, and the network works without it.
+// MayBeOff tells whether a component is Liqo's, and the network works without it. Where ours have taken over the network, its
+// IPAM is one, too. Its webhooks are not: they judge what our controllers write.
 func (i *Installation) MayBeOff(c *Component) bool {
-	return i.BesideOurs(c) || i.OfLiqo() && slices.ContainsFunc(parts, func(s string) bool { return strings.HasSuffix(c.Name, s) })
+	ends := func(suffix string) bool { return strings.HasSuffix(c.Name, suffix) }
+	return i.liqos(c) && slices.ContainsFunc(parts, ends) || i.BesideOurs(c) && ends("-ipam")
 }
 
 // Maintains tells whether a component is the controller of the network: ours or, where Liqo runs it, Liqo's.
 func (i *Installation) Maintains(c *Component) bool { return c.Controller() && !i.BesideOurs(c) }
 
-// without is what does not happen while a Deployment has no pods.
-func (i *Installation) without(c *Component) string {
-	if i.Maintains(c) {
+// Without is what follows while a Deployment has no pods.
+func (i *Installation) Without(c *Component) string {
+	switch {
+	case i.Maintains(c):
 		return "no change has any effect, and a gateway pod that is replaced carries nothing"
+	case c.LiqosController:
+		return "authentication and offloading stop"
+	case i.liqos(c) && strings.HasSuffix(c.Name, "-webhook"):
+		return "the API server refuses what Liqo's webhooks judge, such as RouteConfigurations and pods in offloaded namespaces"
 	}
-	return "nobody does what it does"
+	return "nothing else does its work"
 }
-
-// LiqosController is how the name of the Deployment of Liqo's controllers ends.
-const LiqosController = "liqo-controller-manager"
-
-// ourController is the same of ours.
-const ourController = "liqo-controller"
 
 // OfLiqo tells whether the controllers of Liqo run there, and not ours.
 func (i *Installation) OfLiqo() bool {
-	return runs(i.Components, LiqosController) && !runs(i.Components, ourController)
+	liqos, ours := controllers(i.Components)
+	return liqos && !ours
+}
+
+// MayBeOfLiqo is OfLiqo, or that the user may not see whose controllers run.
+func (c *Cluster) MayBeOfLiqo() bool {
+	liqos, ours := controllers(c.Installation.Components)
+	return !ours && (liqos || c.Unread(kindDeployment))
 }
 
 // Adopted tells whether both run there: ours have taken over the network of Liqo.
 func (i *Installation) Adopted() bool {
-	return runs(i.Components, LiqosController) && runs(i.Components, ourController)
+	liqos, ours := controllers(i.Components)
+	return liqos && ours
 }
 
-// runs tells whether there is a Deployment whose name ends so.
-func runs(components []Component, suffix string) bool {
-	return slices.ContainsFunc(components, func(c Component) bool { return c.Kind == kindDeployment && strings.HasSuffix(c.Name, suffix) })
+// controllers tells whose controllers run.
+func controllers(components []Component) (liqos, ours bool) {
+	for i := range components {
+		c := &components[i]
+		liqos, ours = liqos || c.LiqosController, ours || c.Kind == kindDeployment && c.Name == access.ControllerName
+	}
+	return liqos, ours
 }
 
 // BesideOurs tells whether a component is Liqo's where ours have taken over its network.
 func (i *Installation) BesideOurs(c *Component) bool {
-	return i.Adopted() && c.Name != ourController && c.Namespace != i.Namespace+fabricSuffix
+	return i.Adopted() && c.Name != access.ControllerName && c.Namespace != i.Namespace+access.FabricSuffix
 }
+
+// liqos tells whether a component is Liqo's, with or without ours beside it.
+func (i *Installation) liqos(c *Component) bool { return i.OfLiqo() || i.BesideOurs(c) }
 
 // SecondAgents is the node agent of Liqo where it runs beside ours; nil: it does not.
 func (i *Installation) SecondAgents() *Component {
 	ours := slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDaemonSet && c.Desired > 0 && !i.BesideOurs(&c) })
 	at := slices.IndexFunc(i.Components, func(c Component) bool {
-		return c.Kind == kindDaemonSet && c.Desired > 0 && i.BesideOurs(&c) && strings.HasSuffix(c.Name, fabricSuffix)
+		return c.Kind == kindDaemonSet && c.Desired > 0 && i.BesideOurs(&c) && strings.HasSuffix(c.Name, access.FabricSuffix)
 	})
 	if !ours || at < 0 {
 		return nil
@@ -238,7 +251,7 @@ func listInstalled[T any](ctx context.Context, r *reader, kind string) []T {
 	everywhere := in("").labelled(labelPartOf, partOf)
 	more, err := listErr[T](ctx, r, everywhere)
 	if denied(err) {
-		return append(out, list[T](ctx, r, in(r.cluster.LiqoNamespace+fabricSuffix))...)
+		return append(out, list[T](ctx, r, in(r.cluster.LiqoNamespace+access.FabricSuffix))...)
 	}
 	r.add(r.gap(everywhere, err))
 	return append(out, more...)

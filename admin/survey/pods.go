@@ -168,7 +168,7 @@ func (f *podFacts) place() []OffloadedPod {
 		}
 		o := OffloadedPod{
 			Namespace: p.Namespace, Name: p.Name, From: f.own, Node: p.Spec.NodeName, Phase: p.Status.Phase,
-			Ready: seen.Ready, Reason: cmp.Or(seen.Reason, resizeWaits(p)), IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
+			Ready: seen.Ready, Reason: cmp.Or(seen.Reason, notResized(p)), IP: p.Status.PodIP, Created: p.CreationTimestamp.Time,
 		}
 		virtual := slices.IndexFunc(f.virtual, func(v offloadingv1beta1.VirtualNode) bool { return v.Name == p.Spec.NodeName })
 		switch {
@@ -196,11 +196,11 @@ func (f *podFacts) place() []OffloadedPod {
 	return out
 }
 
-// resizeWaits says that a pod which is ready has not got the resources yet that somebody wants for it; empty: it has.
-func resizeWaits(p *corev1.Pod) string {
+// notResized says that a pod which is ready has not got the resources yet that somebody wants for it; empty: it has.
+func notResized(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Status == corev1.ConditionTrue && (c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress && c.Reason == corev1.PodReasonError) {
-			return "it is ready, and its resize waits" + because(c.Reason, c.Message)
+			return "it is ready, and its resize is not done" + because(c.Reason, c.Message)
 		}
 	}
 	return ""

@@ -84,12 +84,15 @@ func TestPendingReason(t *testing.T) {
 		{Type: corev1.PodReady, Status: corev1.ConditionTrue},
 		{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: "no room"},
 	}
+	infeasible, failed := *resized.DeepCopy(), *resized.DeepCopy()
+	infeasible.Name, infeasible.Status.Conditions[1].Reason = "infeasible", corev1.PodReasonInfeasible
+	failed.Name, failed.Status.Conditions[1].Type, failed.Status.Conditions[1].Reason = "failed", corev1.PodResizeInProgress, corev1.PodReasonError
 	done := *resized.DeepCopy()
 	done.Name, done.Status.Conditions[1].Status = "done", corev1.ConditionFalse
 	elsewhere := pod("refused")
 	elsewhere.Namespace, elsewhere.Status.Phase = "well", corev1.PodSucceeded
 	f := podFacts{
-		pods: []corev1.Pod{pod("refused"), known, lost, pod("quiet"), resized, done, elsewhere},
+		pods: []corev1.Pod{pod("refused"), known, lost, pod("quiet"), resized, infeasible, failed, done, elsewhere},
 		events: []corev1.Event{
 			event("refused", "1", 2, "QuotaExceeded", "cpu: 3 of 2"), event("refused", "1", 1, "PodRefused", "spec.hostNetwork"),
 			event("refused", "of an earlier pod", 3, "Cordoned", ""), event("known", "1", 3, "Other", "which counts less"), event("lost", "1", 3, "Cordoned", "the Tenant"),
@@ -105,7 +108,8 @@ func TestPendingReason(t *testing.T) {
 	want := map[string]string{
 		"shop/lost":    "container web waits (OffloadedPodMissing) (Cordoned: the Tenant)",
 		"shop/refused": "phase Pending (QuotaExceeded: cpu: 3 of 2)", "shop/known": "phase Pending (FailedReflection)", "shop/quiet": "phase Pending", "well/refused": "succeeded",
-		"shop/resized": "it is ready, and its resize waits (Deferred: no room)", "shop/done": "",
+		"shop/resized": "it is ready, and its resize is not done (Deferred: no room)", "shop/done": "",
+		"shop/infeasible": "it is ready, and its resize is not done (Infeasible: no room)", "shop/failed": "it is ready, and its resize is not done (Error: no room)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

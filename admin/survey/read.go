@@ -38,6 +38,9 @@ type Options struct {
 	Nodes *Cluster
 }
 
+// leftOfTakeover is the Gap of Installation.Interrupted.
+const leftOfTakeover = "what is left of a takeover"
+
 // readTimeout bounds everything that Read asks.
 const readTimeout = time.Minute
 
@@ -61,7 +64,7 @@ func Read(ctx context.Context, c *access.Cluster, o Options) (*Cluster, error) {
 		i := o.Nodes.Installation
 		f.components, f.install.ControllerReplicas, f.interrupted = i.Components, i.ControllerReplicas, i.Interrupted
 		for _, g := range o.Nodes.Gaps {
-			if g.Kind == kindDeployment || g.Kind == kindDaemonSet {
+			if g.Kind == kindDeployment || g.Kind == kindDaemonSet || g.What == leftOfTakeover {
 				r.add(g)
 			}
 		}
@@ -71,10 +74,10 @@ func Read(ctx context.Context, c *access.Cluster, o Options) (*Cluster, error) {
 			f.install, _ = c.Installation(ctx) // else the default is told
 		}
 	}
-	if runs(f.components, LiqosController) && o.Nodes == nil {
+	if liqos, _ := controllers(f.components); liqos && o.Nodes == nil {
 		var err error
 		f.interrupted, err = c.Interrupted(ctx)
-		r.miss("what is left of a takeover", err)
+		r.miss(leftOfTakeover, err)
 	}
 	s := f.build(c, o)
 	s.Gaps, s.Within = r.gaps, r.within

@@ -96,6 +96,8 @@ type Component struct {
 	Namespace string
 	Name      string
 	Version   string
+	// LiqosController says that it is the Deployment of Liqo's controllers, whatever its name.
+	LiqosController bool
 	// Desired and Ready count pods.
 	Desired, Ready int32
 	// Updated counts those of the newest template.
