@@ -59,7 +59,7 @@ func TestHealth(t *testing.T) {
 			f.components = []Component{{Kind: kindDeployment, Name: "of-our-company-controller-manager", LiqosController: true, Desired: 1, Ready: 1}}
 		}, nil, Healthy, nil},
 		{"controllers that could not be seen", func(f *facts) {
-			server(f).Status.Conditions, f.configurations[0].Status.Conditions = nil, nil
+			server(f).Status.Conditions, f.configurations[0].Status.Conditions, f.components = nil, nil, nil
 		}, []Gap{{Kind: kindDeployment, Err: forbidden}}, Healthy, nil},
 		{"controllers that could be seen in part, ours among them", func(f *facts) {
 			server(f).Status.Conditions, f.configurations[0].Status.Conditions = nil, nil
