@@ -181,8 +181,8 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	if err != nil {
 		return err
 	}
-	for i := range reserved {
-		step("delete", describe(&reserved[i]), "its prefix was reserved while Sluice ran the network")
+	for _, o := range reserved {
+		step("delete", describe(o), "its prefix was reserved while Sluice ran the network")
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
 		if live, there := h.live[name]; there && !isApplied(&live) {
