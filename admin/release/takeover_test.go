@@ -196,8 +196,10 @@ func TestTakeOver(t *testing.T) {
 	t.Run("turned round in the middle", func(t *testing.T) {
 		s.until(s.forward, "Liqo's controllers write nothing of the network any more")
 		s.toldInterrupted("there is ValidatingAdmissionPolicy liqo-network.sluice.liqo.io, ")
+		s.refusesAdoption()
 		s.until(s.forward, "Liqo's node agents have ended")
 		s.toldInterrupted("there is no Deployment liqo/liqo-controller, no DaemonSet liqo-fabric/liqo-fabric; Liqo's controllers may write nothing of the network: 'liqoctl install --adopt")
+		s.refusesAdoption()
 		s.interrupted(s.back)
 		s.toldInterrupted("")
 		s.agents("are back", 2)
