@@ -37,7 +37,7 @@ type Adoption struct {
 	takenOver bool
 }
 
-// AdoptionStep is what happens to one object: "create", "update", "switch", "delete"; by Liqo's controllers "replace";
+// AdoptionStep is what happens to one object: "create", "update", "switch", "delete"; by controllers "replace";
 // "keep" where it stays. A takeover may "try" an image, and "hand" an object to other controllers.
 type AdoptionStep struct{ Verb, Object, Detail string }
 
@@ -51,20 +51,28 @@ func PrepareAdoption(ctx context.Context, c *access.Cluster, chart *Chart, o Ado
 	if err := c.Require(ctx, adoptionRights(c.LiqoNamespace)...); err != nil {
 		return nil, err
 	}
-	policies, err := (&Removal{cluster: c}).policies(ctx)
+	r := &Removal{cluster: c}
+	policies, err := r.policies(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if o.Back && len(policies) > 0 {
-		return nil, c.Errorf("nothing was changed: Sluice runs the network of this cluster, and its controllers cannot run Liqo's gateways: " +
-			"give the network back first, with 'liqoctl uninstall --hand-back'")
+	if len(policies) > 0 {
+		switch ours, err := r.ourControllers(ctx); {
+		case err != nil:
+			return nil, err
+		case ours == nil: // and Liqo's may not replace a gateway
+			return nil, withLeft(ctx, c, c.Errorf("nothing was changed: a takeover of Liqo's network, or the way back, has to come to its end first"))
+		case o.Back:
+			return nil, c.Errorf("nothing was changed: Sluice runs the network of this cluster, and its controllers cannot run Liqo's gateways: " +
+				"give the network back first, with 'liqoctl uninstall --hand-back'")
+		}
 	}
 	g := adoptGatherer{Cluster: c}
 	err = g.read(ctx, chart, o.Values)
 	if err != nil {
 		return nil, err
 	}
-	a := &Adoption{cluster: c, timeout: o.Timeout, takenOver: len(policies) > 0}
+	a := &Adoption{cluster: c, timeout: o.Timeout, takenOver: len(policies) == 2}
 	if a.adoptionPlan, err = g.facts.plan(o); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
 	}
@@ -98,8 +106,8 @@ func (a *Adoption) list(ctx context.Context) error {
 			continue
 		}
 		where := h.deployment().String()
-		step("replace", fmt.Sprintf("Wg%s %s", h.kind, h.name), "by Liqo's controllers, from the template")
-		step("replace", "Deployment "+where, "by Liqo's controllers: traffic stops until its new pod is ready")
+		step("replace", fmt.Sprintf("Wg%s %s", h.kind, h.name), "by %s, from the template", a.controllers())
+		step("replace", "Deployment "+where, "by %s: traffic stops until its new pod is ready", a.controllers())
 		if h.kind == "GatewayServer" {
 			step("keep", "Service "+where, "its ports and addresses")
 		}
@@ -112,6 +120,14 @@ func (a *Adoption) list(ctx context.Context) error {
 		step("delete", describe(o), "nothing needs it any more")
 	}
 	return nil
+}
+
+// controllers are those that make gateways of templates.
+func (a *Adoption) controllers() string {
+	if a.takenOver {
+		return "Sluice's controllers"
+	}
+	return "Liqo's controllers"
 }
 
 func isTemplate(o client.Object) bool {

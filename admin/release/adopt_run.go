@@ -228,7 +228,7 @@ func (a *Adoption) podOf(ctx context.Context, h *handover, template string) (mis
 	}
 	containers := d.Spec.Template.Spec.Containers
 	if ours := len(containers) == 1 && containers[0].Name == gatewayContainer; ours != (template != h.liqos) {
-		return "Liqo's controllers have not changed its Deployment yet", nil
+		return a.controllers() + " have not changed its Deployment yet", nil
 	}
 	return "", nil
 }

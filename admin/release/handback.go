@@ -103,6 +103,15 @@ func (r *Removal) policies(ctx context.Context) (there []client.Object, err erro
 		single(policyKind.GroupVersion().String(), policyKind.Kind, "", policyName))
 }
 
+// ourControllers are the Deployment of Sluice's controllers; nil: there is none.
+func (r *Removal) ourControllers(ctx context.Context) (client.Object, error) {
+	d := single("apps/v1", "Deployment", r.cluster.LiqoNamespace, controllerName)
+	if there, err := r.exists(ctx, d); err != nil || !there || !ofThisRelease(d, r.cluster.LiqoNamespace) {
+		return nil, err
+	}
+	return d, nil
+}
+
 // trialsLeft are what has tried the images of a takeover that was interrupted then.
 func (r *Removal) trialsLeft(ctx context.Context) ([]client.Object, error) {
 	return r.ofAdoption(ctx,
@@ -181,8 +190,8 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	if err != nil {
 		return err
 	}
-	for i := range reserved {
-		step("delete", describe(&reserved[i]), "its prefix was reserved while Sluice ran the network")
+	for _, o := range reserved {
+		step("delete", describe(o), "its prefix was reserved while Sluice ran the network")
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.kept)) {
 		if live, there := h.live[name]; there && !isApplied(&live) {
@@ -248,12 +257,11 @@ func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error)
 
 // endControllers ends our controllers, so that nobody has two masters.
 func (h *HandBack) endControllers(ctx context.Context) error {
-	d := single("apps/v1", "Deployment", h.cluster.LiqoNamespace, controllerName)
-	there, err := h.exists(ctx, d)
+	d, err := h.ourControllers(ctx)
 	if err != nil {
 		return err
 	}
-	if there && ofThisRelease(d, h.cluster.LiqoNamespace) {
+	if d != nil {
 		if err := h.delete(ctx, []client.Object{d}); err != nil {
 			return err
 		}

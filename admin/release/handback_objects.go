@@ -1,8 +1,11 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -17,6 +20,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
 )
 
@@ -118,42 +122,48 @@ func (h *HandBack) removeMappings(ctx context.Context) error {
 	return h.delete(ctx, all)
 }
 
-// reserved are the Networks that our controllers have made of --reserved-subnets. Those of Liqo's installation look the same,
-// and were there before its CRDs were kept.
-func (h *HandBack) reserved(ctx context.Context) ([]ipamv1alpha1.Network, error) {
+// reserved are the Networks that our controllers have made of --reserved-subnets.
+func (h *HandBack) reserved(ctx context.Context) ([]client.Object, error) {
+	prefixes, _ := cidrsAt(h.values, "ipam.reservedSubnets", "") // of one that is none nobody has made a Network
 	var kept corev1.ConfigMap
 	err := h.cluster.Client.Get(ctx, client.ObjectKey{Namespace: h.cluster.LiqoNamespace, Name: keptCRDs}, &kept)
 	if err != nil {
 		return nil, h.cluster.Explain("read ConfigMap "+keptCRDs, client.IgnoreNotFound(err))
 	}
 	var all ipamv1alpha1.NetworkList
-	err = h.cluster.Client.List(ctx, &all, client.InNamespace(h.cluster.LiqoNamespace), client.MatchingLabels{
-		ipamv1alpha1.LabelNetworkType: ipamv1alpha1.NetworkTypeReserved, networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue,
-	})
+	err = h.cluster.Client.List(ctx, &all, client.InNamespace(h.cluster.LiqoNamespace))
 	if err != nil {
 		return nil, h.cluster.Explain("list the Networks", err)
 	}
-	ours := slices.DeleteFunc(all.Items, func(n ipamv1alpha1.Network) bool {
-		return !kept.CreationTimestamp.Before(&n.CreationTimestamp) || n.Annotations[networkingv1beta1.AnnotationPreinstalled] == "" ||
-			n.Annotations[annotationReleaseName] != "" || len(n.OwnerReferences) > 0
-	})
-	for i := range ours {
-		ours[i].SetGroupVersionKind(ipamv1alpha1.GroupVersion.WithKind("Network"))
+	return reservedByUs(all.Items, kept.CreationTimestamp, prefixes), nil
+}
+
+// reservedByUs are those of the Networks that our controllers have made of the prefixes after the beginning of a takeover.
+// Those of Liqo's installation look the same. They are older, unless all objects are from a backup, and seldom of these
+// prefixes; what Liqo or somebody else made between two takeovers is of others.
+func reservedByUs(all []ipamv1alpha1.Network, since metav1.Time, prefixes []netip.Prefix) (ours []client.Object) {
+	for i := range all {
+		n := &all[i]
+		known := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool {
+			return n.Name == bootstrap.ReservedName(p) && string(n.Spec.CIDR) == p.String()
+		})
+		if known && since.Before(&n.CreationTimestamp) && n.Annotations[networkingv1beta1.AnnotationPreinstalled] != "" &&
+			n.Labels[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypeReserved && n.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue &&
+			n.Annotations[annotationReleaseName] == "" && len(n.OwnerReferences) == 0 {
+			n.SetGroupVersionKind(ipamv1alpha1.GroupVersion.WithKind("Network"))
+			ours = append(ours, n)
+		}
 	}
-	return ours, nil
+	return ours
 }
 
 // removeReserved removes them before Liqo's IPAM reads the Networks.
 func (h *HandBack) removeReserved(ctx context.Context) error {
 	all, err := h.reserved(ctx)
-	objects := make([]client.Object, len(all))
-	for i := range all {
-		objects[i] = &all[i]
-	}
 	if err != nil {
 		return err
 	}
-	return h.delete(ctx, objects)
+	return h.delete(ctx, all)
 }
 
 // sharedKinds are those of what Liqo's controllers make of gateways and IPs beside the kinds of the network.
@@ -169,36 +179,41 @@ var sharedKinds = []schema.GroupVersionKind{
 var notes = []string{apply.AnnotationHash, gatewaydeploy.AnnotationAccount}
 
 // unmark removes them from what stays. That of a Deployment about its pods goes with the other one: alone it would count.
+// Nobody else makes anything of them, so the hand-back goes on where something refuses the change.
 func (h *HandBack) unmark(ctx context.Context) error {
-	all, err := h.ourKinds(ctx)
-	if err != nil {
-		return err
-	}
-	all = slices.DeleteFunc(all, func(k schema.GroupVersionKind) bool { return !kinds.OfNetwork(k.Group) })
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{notes[0]: nil, notes[1]: nil}}})
 	if err != nil {
 		return err
 	}
+	var left []string
+	var why error
+	leave := func(what string, err error) {
+		if err != nil {
+			left, why = append(left, what), cmp.Or(why, err)
+		}
+	}
+	all, err := h.ourKinds(ctx)
+	leave("objects of the network", err)
+	all = slices.DeleteFunc(all, func(k schema.GroupVersionKind) bool { return !kinds.OfNetwork(k.Group) })
 	for _, kind := range slices.Concat(all, sharedKinds) {
 		var labelled []client.ListOption // others may have many of these kinds
 		if !kinds.OfNetwork(kind.Group) {
 			labelled = append(labelled, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue})
 		}
 		list, err := h.listKind(ctx, kind, labelled...)
-		if err != nil {
-			return err
-		}
+		leave("objects of kind "+kind.Kind, err)
 		for _, o := range list {
 			if _, hashed := o.GetAnnotations()[notes[0]]; !hashed || !kinds.OfNetwork(kind.Group) && !madeByOurs(o) {
 				continue
 			}
 			err := h.cluster.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), fieldOwner)
-			if client.IgnoreNotFound(err) != nil {
-				return h.cluster.Explain("change "+describe(o), err)
-			}
+			leave(describe(o), client.IgnoreNotFound(err))
 		}
 	}
-	return nil
+	if len(left) > 0 && ctx.Err() == nil {
+		h.tell.Warning(h.cluster.Name, fmt.Sprintf("annotations of Sluice's controllers (%s) stay on %s, which does no harm: %v", strings.Join(notes, ", "), few(left), why))
+	}
+	return h.cluster.Explain("remove annotations of Sluice's controllers", ctx.Err())
 }
 
 // ownKinds are those of what our controllers make beside what Liqo's make, too.

@@ -59,6 +59,10 @@ func testLiqosTemplate(t *testing.T, s *takeoverSite) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	replaced := release.AdoptionStep{Verb: "replace", Object: "Deployment liqo-tenant-oslo/gw-bergen", Detail: "by Sluice's controllers: traffic stops until its new pod is ready"}
+	if !slices.Contains(a.Steps, replaced) {
+		t.Errorf("no step %+v among %+v", replaced, a.Steps)
+	}
 	err = a.Run(t.Context(), func(e progress.Event) {
 		s.tell(e)
 		if e.Kind == progress.Done { // the trial

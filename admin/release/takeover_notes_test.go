@@ -27,6 +27,19 @@ func (s *takeoverSite) toldInterrupted(want string) {
 	}
 }
 
+// refusesAdoption checks that no gateway changes hands while neither Liqo's controllers nor Sluice's would replace it.
+func (s *takeoverSite) refusesAdoption() {
+	s.t.Helper()
+	for _, back := range []bool{false, true} {
+		_, err := s.prepare(release.AdoptOptions{All: true, Back: back})
+		for _, want := range []string{"nothing was changed", "was interrupted: there is ValidatingAdmissionPolicy", "'liqoctl install --adopt"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				s.t.Errorf("gateways to Liqo's: %t: got %v, want %s", back, err, want)
+			}
+		}
+	}
+}
+
 // nothingNoted looks for annotations by which Sluice's controllers know what they have written.
 func (s *takeoverSite) nothingNoted() {
 	s.t.Helper()

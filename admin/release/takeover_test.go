@@ -196,8 +196,10 @@ func TestTakeOver(t *testing.T) {
 	t.Run("turned round in the middle", func(t *testing.T) {
 		s.until(s.forward, "Liqo's controllers write nothing of the network any more")
 		s.toldInterrupted("there is ValidatingAdmissionPolicy liqo-network.sluice.liqo.io, ")
+		s.refusesAdoption()
 		s.until(s.forward, "Liqo's node agents have ended")
 		s.toldInterrupted("there is no Deployment liqo/liqo-controller, no DaemonSet liqo-fabric/liqo-fabric; Liqo's controllers may write nothing of the network: 'liqoctl install --adopt")
+		s.refusesAdoption()
 		s.interrupted(s.back)
 		s.toldInterrupted("")
 		s.agents("are back", 2)
@@ -403,6 +405,8 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 		return nil
 	})
 	s.Apply(mapping("gone", "10.60.1.8", "10.71.0.10")) // Liqo's rules for an IP that went meanwhile
+	s.Apply(`{apiVersion: ipam.liqo.io/v1alpha1, kind: Network, metadata: {name: reserved-198-18-7-0-24, namespace: liqo, annotations: {liqo.io/preinstalled: "true"},
+		labels: {liqo.io/managed: "true", ipam.liqo.io/network-type: reserved}}, spec: {cidr: 198.18.7.0/24}}`) // an administrator's
 	h, err := s.handBack()
 	if err != nil {
 		t.Fatal(err)
@@ -427,7 +431,8 @@ func testMeanwhile(t *testing.T, s *takeoverSite) {
 	if _, err := s.handBack(); err == nil || !strings.Contains(err.Error(), "GatewayServer liqo-tenant-oslo/bergen was made while Sluice ran the network") {
 		t.Errorf("a gateway that would be lost: %v", err)
 	}
-	for _, o := range []string{"-n=liqo-tenant-oslo gatewayserver bergen", "-n=liqo-tenant-oslo configurations.networking.liqo.io bergen", "-n=liqo ips.ipam.liqo.io db"} {
+	for _, o := range []string{"-n=liqo-tenant-oslo gatewayserver bergen", "-n=liqo-tenant-oslo configurations.networking.liqo.io bergen", "-n=liqo ips.ipam.liqo.io db",
+		"-n=liqo networks.ipam.liqo.io reserved-198-18-7-0-24"} {
 		if o == "-n=liqo-tenant-oslo configurations.networking.liqo.io bergen" {
 			lists(t, s)
 		}

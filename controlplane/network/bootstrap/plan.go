@@ -123,12 +123,15 @@ func (b *builder) reserved() {
 		if slices.ContainsFunc(there, func(n ipamv1alpha1.Network) bool { return is(n, p) }) {
 			continue
 		}
-		b.create(ipamv1alpha1.NetworkTypeReserved+"-"+escape(p), ipamv1alpha1.NetworkTypeReserved, p, map[string]string{
+		b.create(ReservedName(p), ipamv1alpha1.NetworkTypeReserved, p, map[string]string{
 			ipamv1alpha1.LabelNetworkNotRemapped: networkingv1beta1.LabelTrue,
 			ipamv1alpha1.LabelNetworkShared:      networkingv1beta1.LabelTrue,
 		}, 0)
 	}
 }
+
+// ReservedName is the name of the Network of a prefix that must not be handed out.
+func ReservedName(p netip.Prefix) string { return ipamv1alpha1.NetworkTypeReserved + "-" + escape(p) }
 
 // own makes the Networks of prefixes that the cluster uses, whatever the IPAM
 // thinks of it.
