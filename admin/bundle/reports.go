@@ -3,18 +3,20 @@ package bundle
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/sluice-net/sluice/admin/survey"
 )
 
 // reportBytes bounds one report: that of a gateway in a large cluster has many
 // routes.
 const reportBytes = 8 << 20
+
+// errOfLiqo is why pods of Liqo are not asked.
+var errOfLiqo = errors.New("they know none of Sluice's commands")
 
 // readReports packs what gateways and node agents say of themselves, and their
 // metrics.
@@ -26,10 +28,6 @@ func (g *gatherer) readReports(ctx context.Context, pods []pod) int {
 	}
 	var reports, metrics []question
 	for _, p := range pods {
-		if p.ofLiqo {
-			g.miss("the report of pod "+p.String(), survey.ErrOfLiqo)
-			continue
-		}
 		for _, program := range []string{"gateway", "fabric"} {
 			if slices.ContainsFunc(p.containers, func(c container) bool { return c.name == program }) {
 				reports = append(reports, question{p, program, false})
@@ -39,8 +37,18 @@ func (g *gatherer) readReports(ctx context.Context, pods []pod) int {
 			metrics = append(metrics, question{p, p.metrics.program, true})
 		}
 	}
+	ofLiqo := make(map[types.NamespacedName]bool)
+	questions := slices.DeleteFunc(slices.Concat(reports, metrics), func(q question) bool {
+		if q.pod.ofLiqo {
+			ofLiqo[q.pod.NamespacedName] = true
+		}
+		return q.pod.ofLiqo
+	})
+	if len(ofLiqo) > 0 {
+		g.archive.miss(g.Name, fmt.Sprintf("the reports and metrics of pods of Liqo (%d)", len(ofLiqo)), errOfLiqo)
+	}
 	var asked atomic.Int32
-	each(ctx, g, slices.Concat(reports, metrics), func(ctx context.Context, q question) {
+	each(ctx, g, questions, func(ctx context.Context, q question) {
 		if q.metrics {
 			text, err := g.metrics(ctx, q.pod)
 			if len(text) > 0 {
