@@ -101,7 +101,7 @@ func (e *end) ensureNamespace(ctx context.Context) error {
 	if e.namespaceFound() != nil {
 		return nil
 	}
-	liqo, err := LiqoRuns(ctx, e.Cluster)
+	liqo, err := e.liqo(ctx, e.Cluster)
 	if err != nil {
 		return err
 	}

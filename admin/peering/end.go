@@ -29,6 +29,8 @@ type end struct {
 	// role is what this end of the tunnel is, or is to be.
 	role    networkingv1beta1.ConnectionType
 	options *Options
+	// liqo tells whether Liqo runs there: LiqoRuns, unless the user has a say in it.
+	liqo func(context.Context, *access.Cluster) (bool, error)
 
 	// Known after the preflight.
 	id        string
@@ -78,7 +80,7 @@ func alone(c *access.Cluster, peerID string, o *Options) pair {
 
 func newEnd(c *access.Cluster, o *Options) *end {
 	return &end{
-		Cluster: c, options: o,
+		Cluster: c, options: o, liqo: LiqoRuns,
 		write: client.WithFieldValidation(client.WithFieldOwner(c.Client, FieldOwner), metav1.FieldValidationStrict),
 	}
 }

@@ -53,14 +53,16 @@ func NewTenantObjects(m Metadata, user string, liqo bool) (*corev1.Namespace, *r
 }
 
 // CreateTenant lets a consumer ask for resources as a user of the provider, whose credentials it gets by other means than
-// a handshake.
-func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, user string, o Options, tell progress.Func) error {
+// a handshake. liqo tells whether Liqo runs at the provider, if the tenant namespace is to be made.
+func CreateTenant(ctx context.Context, provider *access.Cluster, consumerID, user string,
+	liqo func(context.Context, *access.Cluster) (bool, error), o Options, tell progress.Func) error {
 	ctx, cancel := withTimeout(ctx, o)
 	defer cancel()
 	e, err := prepareAlone(ctx, provider, consumerID, &o, tell, (*end).rightsToCreateTenant)
 	if err != nil {
 		return err
 	}
+	e.liqo = liqo
 	_, binding, tenant := NewTenantObjects(e.metadata(""), user, false) // without the namespace
 	switch t, err := e.tenantOf(ctx); {
 	case err != nil:

@@ -40,7 +40,7 @@ For a consumer without credentials, 'liqoctl generate tenant' prints the Tenant.
 	user := cmd.Flags().String("user", "", "`NAME` of the user in the credentials, such as the CN of a client certificate")
 	require(cmd, "user")
 	c.addTimeout(cmd)
-	liqo := addForLiqo(cmd, "with -o: print a namespace without a PodSecurity level, for a cluster in which Liqo runs")
+	liqo := addForLiqo(cmd, "create the namespace without a PodSecurity level, for a cluster in which Liqo runs (default: if it does; with -o the cluster is not asked)")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if strings.TrimSpace(*user) == "" {
@@ -54,7 +54,7 @@ For a consumer without credentials, 'liqoctl generate tenant' prints the Tenant.
 		if err != nil {
 			return err
 		}
-		return peering.CreateTenant(cmd.Context(), in, c.peer, *user, c.options(), a.console.Progress())
+		return peering.CreateTenant(cmd.Context(), in, c.peer, *user, liqo.runs, c.options(), a.console.Progress())
 	}
 	return cmd
 }

@@ -133,6 +133,7 @@ func TestIdentitiesByHand(t *testing.T) {
 	t.Run("peering user", func(t *testing.T) { testPeeringUser(t, milan) })
 	t.Run("cordon", func(t *testing.T) { testCordon(t, rome, milan) })
 	t.Run("given credentials", func(t *testing.T) { testGivenCredentials(t, rome, milan) })
+	t.Run("tenant for Liqo", func(t *testing.T) { testTenantForLiqo(t, rome) })
 }
 
 // testGivenCredentials is the other way round: the operator of rome makes credentials for milan, without a handshake.
