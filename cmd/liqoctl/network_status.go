@@ -40,10 +40,11 @@ run. With --exit-code, neither these nor warnings make the command fail: traffic
   OFFLOADING      state of the virtual nodes, as 'liqoctl info' shows it
   SERVICES        if Services are exchanged: how many the peer may use, and how many it offers
 
-The counters are read from the gateways in the same way as with 'kubectl exec'; without that right you see the rest of
-the table, as of Liqo's gateways, which are not asked. The exit code is 1 if there may be peerings that could not be read; if you may look into one namespace only,
-those of that namespace are all. If one of two clusters does not answer, the other one is shown, and the exit code is 1;
-with -w the command keeps trying. In a narrow window the last columns are left out first.`,
+The counters are read from the gateways in the same way as with 'kubectl exec'. Without that right, and for gateways of
+Liqo, which are not queried, you see the rest of the table. The exit code is 1 if there may be peerings that could not
+be read; if you may look into one namespace only, those of that namespace are all. If one of two clusters does not
+answer, the other one is shown, and the exit code is 1; with -w the command keeps trying. In a narrow window the last
+columns are left out first.`,
 		Example: `  liqoctl network status
   liqoctl network status milan -o wide
 
