@@ -326,7 +326,7 @@ func TestGetInfo(t *testing.T) {
 func TestInfoOfPartsThatAreOff(t *testing.T) {
 	s := romeSurvey()
 	well := func(name string, desired int32) survey.Component {
-		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, Desired: desired, Ready: desired}
+		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, LiqosController: name == "liqo-controller-manager", Desired: desired, Ready: desired}
 	}
 	agents := survey.Component{Kind: "DaemonSet", Namespace: "liqo", Name: "liqo-fabric", Desired: 2, Ready: 2}
 	for _, tt := range []struct {
@@ -339,7 +339,7 @@ func TestInfoOfPartsThatAreOff(t *testing.T) {
 		{"the controller of Liqo", []survey.Component{well("liqo-controller-manager", 0), agents},
 			"a gateway pod that is replaced carries nothing; undo it with kubectl -n liqo scale deployment liqo-controller-manager --replicas=1", "Liqo is healthy"},
 		{"what Liqo needs", []survey.Component{well("liqo-controller-manager", 1), well("liqo-ipam", 0), agents},
-			"Deployment liqo/liqo-ipam: it is scaled to zero: nobody does what it does; undo it with kubectl -n liqo scale deployment liqo-ipam --replicas=1", "carries nothing"},
+			"Deployment liqo/liqo-ipam: it is scaled to zero: nothing else does its work; undo it with kubectl -n liqo scale deployment liqo-ipam --replicas=1", "carries nothing"},
 		{"beside ours", []survey.Component{well("liqo-controller-manager", 1), well("liqo-controller", 2), well("liqo-metric-agent", 0), agents, romeSurvey().Installation.Components[1]},
 			"Deployment liqo/liqo-metric-agent: somebody has scaled it to zero; it is Liqo's, and the network works without it", "unhealthy"},
 	} {
@@ -356,7 +356,8 @@ func TestInfoOfPartsThatAreOff(t *testing.T) {
 func TestInfoOfLiqo(t *testing.T) {
 	s := romeSurvey()
 	for name, want := range map[string]string{"liqo-controller-manager": "v1.2.0, of Liqo", "liqo-controller": "v1.2.0"} {
-		s.Installation.Version, s.Installation.Components[0].Name = "v1.2.0", name
+		c := &s.Installation.Components[0]
+		s.Installation.Version, c.Name, c.LiqosController = "v1.2.0", name, name == "liqo-controller-manager"
 		if got := infoOf(s).Local.versionText(); got != want {
 			t.Errorf("with a Deployment %s: %q, want %q", name, got, want)
 		}
