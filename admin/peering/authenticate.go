@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -325,16 +324,15 @@ func newIdentity(m Metadata, granted *authv1beta1.AuthParams, namespace string) 
 	return o
 }
 
-// notReady is what the condition Ready waits for. A problem that only a person can solve is a complaint; passing are the
-// reasons of problems that go away by themselves.
-func notReady(what string, generation int64, conditions []metav1.Condition, passing ...string) (missing string, err error) {
+// notReady is what the condition Ready waits for. A problem that only a person can solve is a complaint.
+func notReady(what string, generation int64, conditions []metav1.Condition) (missing string, err error) {
 	c := meta.FindStatusCondition(conditions, authv1beta1.ConditionReady)
 	switch {
 	case c == nil || c.ObservedGeneration < generation:
 		return "no controller has processed the latest version of " + what + " yet", nil
 	case c.Status == metav1.ConditionTrue:
 		return "", nil
-	case slices.Contains(passing, c.Reason):
+	case authv1beta1.PassesByItself(c.Reason):
 		return what + ": " + c.Message, nil
 	}
 	return "", &complaint{what + ": " + c.Message}

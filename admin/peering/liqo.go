@@ -74,7 +74,7 @@ func (e *end) proofOfLiqo(ctx context.Context, signed map[string][]byte) (map[st
 func tenantNotReady(t *authv1beta1.Tenant) (missing string, err error) {
 	what := "Tenant " + t.Name
 	if !t.JudgedByLiqo() {
-		return notReady(what, t.Generation, t.Status.Conditions, authv1beta1.ReasonCertificatePending, authv1beta1.ReasonEarlierRemains)
+		return notReady(what, t.Generation, t.Status.Conditions)
 	}
 	a := t.Status.AuthParams
 	switch {

@@ -31,13 +31,14 @@ import (
 // the other's cluster.
 func testAuthentication(t *testing.T, w *world) {
 	w.apart(t)
-	sides := w.pairOfServers(t, 2)
 	w.reachable(t)
+	// The first after the installation: the quota of the consumer may be made before the clusters count what it limits.
 	t.Run("enabled by peer", func(t *testing.T) {
 		w.liqoctl(t, append(w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig), "--enable-authentication")...)
 		w.asked(t, "liqo-tenant-"+w.b.Name, w.b.Name)
 		w.unpeer(t, w.a.Kubeconfig, w.b.Kubeconfig)
 	})
+	sides := w.pairOfServers(t, 2)
 	before := w.objects(t)
 	t.Run("declarative", func(t *testing.T) { testDeclaredIdentity(t, w) })
 	w.asBefore(t, before)

@@ -23,6 +23,7 @@ package v1beta1
 //   - CertificatePending
 //   - CertificateRefused
 //   - EarlierRemains
+//   - QuotaNotCounted
 //   - SecretInTheWay
 //   - APIServerUnknown
 //   - TenantDrained
@@ -79,6 +80,9 @@ const (
 	ReasonCertificateRefused = "CertificateRefused"
 	// ReasonEarlierRemains means that what was made for an earlier object of the name has not been deleted yet.
 	ReasonEarlierRemains = "EarlierRemains"
+	// ReasonQuotaNotCounted means that the cluster does not count yet the objects that the consumer may write, so that its
+	// API server would refuse them.
+	ReasonQuotaNotCounted = "QuotaNotCounted"
 	// ReasonAPIServerUnknown means that the address of the API server of this cluster is not known.
 	ReasonAPIServerUnknown = "APIServerUnknown"
 
@@ -95,6 +99,11 @@ const (
 	// ReasonSecretInTheWay means that there is a Secret of the same name that is somebody else's.
 	ReasonSecretInTheWay = "SecretInTheWay"
 )
+
+// PassesByItself tells whether a reason for which a Tenant is not ready goes away without anybody doing something.
+func PassesByItself(reason string) bool {
+	return reason == ReasonCertificatePending || reason == ReasonEarlierRemains || reason == ReasonQuotaNotCounted
+}
 
 // Reasons of events of the Secret of a control plane identity, beside those above.
 const (

@@ -10,9 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +18,6 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
@@ -57,7 +54,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;patch
-// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;create
+// +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=create
+// +kubebuilder:rbac:groups="",resources=resourcequotas,resourceNames=liqo-consumer,verbs=get;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-remote-controlplane,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -86,13 +84,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.status(ctx, t, d, params); err != nil {
 		return ctrl.Result{}, err
 	}
-	if again == 0 {
-		if again = d.again; !d.ready() && d.reason != authv1beta1.ReasonTenantDrained {
-			again = recheck
-		}
+	if again = sooner(again, d.again); again == 0 && !d.ready() && d.reason != authv1beta1.ReasonTenantDrained {
+		again = recheck
 	}
-	if len(f.elsewhere) > 0 && (again == 0 || again > recheck) {
-		again = recheck // a Tenant elsewhere that is in nobody's way may get its namespace, of which no event tells
+	if len(f.elsewhere) > 0 {
+		again = sooner(again, recheck) // a Tenant elsewhere that is in nobody's way may get its namespace, of which no event tells
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
 }
@@ -156,9 +152,11 @@ func (r *Reconciler) namespace(ctx context.Context, name string) (*corev1.Namesp
 // grant does what was decided. Rights that the user has given stay. It changes the decision if something is in the way.
 func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, f facts, d *decision) (*authv1beta1.AuthParams, time.Duration, error) {
 	if d.authorized {
-		if problem, err := r.bound(ctx, t); err != nil || problem != nil {
+		problem, again, err := r.bound(ctx, t)
+		if err != nil || problem != nil {
 			return nil, d.hold(problem), err
 		}
+		d.again = sooner(d.again, again)
 	}
 	if !d.issue {
 		if f.accepted == "" {
@@ -200,44 +198,6 @@ func (d *decision) hold(p *issue.Problem) (again time.Duration) {
 	}
 	d.reason, d.message = p.Reason, p.Message
 	return p.Retry
-}
-
-// consumerQuota is the ResourceQuota of a tenant namespace, maxCopies how many objects of each kind it lets a consumer
-// have there, and maxMaps how many NamespaceMaps, of which it needs one: what it writes is held in memory here.
-const (
-	consumerQuota      = "liqo-consumer"
-	maxCopies, maxMaps = "100", "10"
-)
-
-// bound bounds how much a consumer can write. It is made once: the user may change it to allow more.
-func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant) (*issue.Problem, error) {
-	q := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.Namespace, Name: consumerQuota,
-			Labels: map[string]string{
-				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(t.Spec.ClusterID),
-			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, authv1beta1.GroupVersion.WithKind("Tenant"))},
-		},
-		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}},
-	}
-	for kind, most := range map[schema.GroupResource]string{
-		authv1beta1.Resource("resourceslices"): maxCopies, authv1beta1.Resource("renews"): maxCopies,
-		{Group: offloadingv1beta1.GroupVersion.Group, Resource: "namespacemaps"}: maxMaps,
-	} {
-		q.Spec.Hard[corev1.ResourceName("count/"+kind.String())] = resource.MustParse(most)
-	}
-	there := new(corev1.ResourceQuota)
-	err := r.Reader.Get(ctx, client.ObjectKeyFromObject(q), there)
-	if apierrors.IsNotFound(err) {
-		err = client.IgnoreAlreadyExists(r.Create(ctx, q))
-	} else if c := metav1.GetControllerOf(there); err == nil && c != nil && c.Name == t.Name && c.UID != t.UID {
-		return issue.EarlierRemains("ResourceQuota "+consumerQuota, "Tenant"), nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("bound what the consumer can write, by ResourceQuota %s: %w", consumerQuota, err)
-	}
-	return nil, nil
 }
 
 // binding lets the consumer ask.
@@ -287,7 +247,7 @@ func (r *Reconciler) status(ctx context.Context, t *authv1beta1.Tenant, d decisi
 	}
 	if wrote {
 		log.FromContext(ctx).Info("decided", "reason", d.reason, "clusterID", t.Spec.ClusterID)
-		if passes := d.reason == authv1beta1.ReasonCertificatePending || d.reason == authv1beta1.ReasonEarlierRemains; !d.ready() && !passes {
+		if !d.ready() && !authv1beta1.PassesByItself(d.reason) {
 			r.Recorder.Eventf(t, nil, corev1.EventTypeWarning, d.reason, "Authorize", "%s", d.message[:min(len(d.message), 1000)])
 		}
 	}
