@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
@@ -94,7 +95,7 @@ func customResources(c *cluster) []Finding {
 	wanted, whose := c.wantedCRDs, ""
 	if c.Installation.Adopted() {
 		whose = " of the network (the others are Liqo's)"
-		wanted = slices.DeleteFunc(slices.Clone(wanted), func(d apiextensionsv1.CustomResourceDefinition) bool { return !kinds.OfNetwork(d.Spec.Group) })
+		wanted = slices.DeleteFunc(slices.Clone(wanted), func(d apiextensionsv1.CustomResourceDefinition) bool { return !apply.OfNetwork(d.Spec.Group) })
 	}
 	for i := range wanted {
 		want := &wanted[i]

@@ -19,7 +19,6 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
-	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
 )
@@ -194,16 +193,16 @@ func (h *HandBack) unmark(ctx context.Context) error {
 	}
 	all, err := h.ourKinds(ctx)
 	leave("objects of the network", err)
-	all = slices.DeleteFunc(all, func(k schema.GroupVersionKind) bool { return !kinds.OfNetwork(k.Group) })
+	all = slices.DeleteFunc(all, func(k schema.GroupVersionKind) bool { return !apply.OfNetwork(k.Group) })
 	for _, kind := range slices.Concat(all, sharedKinds) {
 		var labelled []client.ListOption // others may have many of these kinds
-		if !kinds.OfNetwork(kind.Group) {
+		if !apply.OfNetwork(kind.Group) {
 			labelled = append(labelled, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue})
 		}
 		list, err := h.listKind(ctx, kind, labelled...)
 		leave("objects of kind "+kind.Kind, err)
 		for _, o := range list {
-			if _, hashed := o.GetAnnotations()[notes[0]]; !hashed || !kinds.OfNetwork(kind.Group) && !madeByOurs(o) {
+			if _, hashed := o.GetAnnotations()[notes[0]]; !hashed || !apply.OfNetwork(kind.Group) && !madeByOurs(o) {
 				continue
 			}
 			err := h.cluster.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), fieldOwner)
@@ -233,6 +232,6 @@ func madeByOurs(o client.Object) bool {
 	_, ofGateway := o.GetLabels()[networkingv1beta1.LabelGatewayName]
 	return hashed && (ofGateway || slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
 		group, _, _ := strings.Cut(r.APIVersion, "/")
-		return kinds.OfNetwork(group)
+		return apply.OfNetwork(group)
 	}))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Plan is what an installation would do. To make it changes nothing.
@@ -75,7 +75,7 @@ func prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 		refused, facts.Installed.Liqo, o.Values = t.refused, nil, merge(t.values, o.Values)
 		p.crds = slices.DeleteFunc(p.crds, func(u *unstructured.Unstructured) bool {
 			group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-			return !kinds.OfNetwork(group) // of the others Liqo's controllers have objects
+			return !apply.OfNetwork(group) // of the others Liqo's controllers have objects
 		})
 		if last != nil && !adopted {
 			refused = errors.Join(refused, errors.New("an installation of Sluice on its own is here, beside Liqo: uninstall one of the two first"))

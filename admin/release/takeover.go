@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // When all gateways of a cluster of Liqo are Sluice's, the rest of its network can follow: controllers, addresses and node
@@ -151,7 +151,7 @@ func (g *takeoverGatherer) read(ctx context.Context, chart *Chart, values Values
 	f.agents, f.networks, f.ips, f.fabrics = agents.Items, networks.Items, ips.Items, fabrics.Items
 	f.firewalls, f.routes, f.live = firewalls.Items, routes.Items, map[string]apiextensionsv1.CustomResourceDefinition{}
 	for _, d := range crds.Items {
-		if kinds.OfNetwork(d.Spec.Group) {
+		if apply.OfNetwork(d.Spec.Group) {
 			f.live[d.Name] = d
 		}
 	}
@@ -300,7 +300,7 @@ func (r *Removal) handed(ctx context.Context, to string) (steps []AdoptionStep, 
 		return nil, err
 	}
 	for _, k := range all {
-		if !kinds.OfNetwork(k.Group) {
+		if !apply.OfNetwork(k.Group) {
 			continue
 		}
 		list, err := r.listKind(ctx, k)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // keptCRDs is the ConfigMap in which Liqo's CRDs are kept while ours are in their place.
@@ -55,7 +55,7 @@ func readKept(ctx context.Context, c *access.Cluster) (map[string]apiextensionsv
 	kept := map[string]apiextensionsv1.CustomResourceDefinition{}
 	for key, packed := range m.BinaryData {
 		d, err := unpackCRD(packed)
-		if err == nil && (key != d.Name+crdSuffix || !kinds.OfNetwork(d.Spec.Group)) {
+		if err == nil && (key != d.Name+crdSuffix || !apply.OfNetwork(d.Spec.Group)) {
 			err = fmt.Errorf("it holds %q", d.Name)
 		}
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // handedOverKey is the key in the nodeSelector of Liqo's node agent for which there are no nodes.
@@ -127,7 +127,7 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.wanted)) {
-		if _, there := f.live[name]; !there && kinds.OfNetwork(f.wanted[name].Spec.Group) {
+		if _, there := f.live[name]; !there && apply.OfNetwork(f.wanted[name].Spec.Group) {
 			p.added = append(p.added, name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // handable are the facts of a cluster whose network can be taken over.
@@ -40,7 +40,7 @@ func handable(t *testing.T) takeoverFacts {
 			Spec: appsv1.DaemonSetSpec{Template: pod("liqo-fabric", "ghcr.io/liqotech/fabric:v1.2.0", "--geneve-port=6092")}}},
 	}
 	for name, d := range wanted {
-		if kinds.OfNetwork(d.Spec.Group) {
+		if apply.OfNetwork(d.Spec.Group) {
 			d = *d.DeepCopy()
 			d.Annotations = nil
 			f.live[name] = d

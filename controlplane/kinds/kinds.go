@@ -28,7 +28,6 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
 // Scheme knows the kinds of Kubernetes, of CRDs and of this project.
@@ -44,9 +43,6 @@ func Scheme() *runtime.Scheme {
 	}
 	return s
 }
-
-// OfNetwork is [apply.OfNetwork], for those who apply nothing.
-func OfNetwork(group string) bool { return apply.OfNetwork(group) }
 
 // Fields calls f with the path and the type of every field of a schema.
 func Fields(s *apiextensionsv1.JSONSchemaProps, at string, f func(path, typ string)) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/kinds"
+	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/template"
 )
 
@@ -174,7 +174,7 @@ func (f Facts) objectKind() (gvk schema.GroupVersionKind, like any, err error) {
 	switch {
 	case gvk == own:
 		return gvk, f.Gateway.kind.newObject(), nil
-	case kinds.OfNetwork(gv.Group):
+	case apply.OfNetwork(gv.Group):
 		return gvk, nil, fmt.Errorf("%s: of %s the kind that a %s is made of is %s, %s", path, gv.Group, f.Gateway.kind.name, own.GroupVersion(), own.Kind)
 	case !strings.Contains(gv.Group, ".") || gv.Group == "k8s.io" || strings.HasSuffix(gv.Group, ".k8s.io"):
 		return gvk, nil, fmt.Errorf("%s: %s %s is a kind of Kubernetes: a gateway is made of a custom resource", path, apiVersion, name)
