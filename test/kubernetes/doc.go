@@ -19,7 +19,7 @@
 //	go test ./test/kubernetes                              what takes minutes
 //	go test ./test/kubernetes -kubernetes.long             also what takes longer
 //	go test ./test/kubernetes -kubernetes.long -kubernetes.hours  also what waits for an hour
-//	go test ./test/kubernetes -run TestRealLiqo -kubernetes.liqo -v  with Liqo, which test/liqo/build.sh builds
+//	go test ./test/kubernetes -run Liqo -kubernetes.liqo -v  with Liqo, which test/liqo/build.sh builds
 //	go test ./test/kubernetes -run TestClusters/NAME -v    one part
 //	... -run TestClusters/page -kubernetes.screenshots DIR  pictures of liqoctl console
 package kubernetes

@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,17 +73,13 @@ func (w *world) installRealLiqo(t *testing.T, dir string) {
 	for _, archive := range archives {
 		w.b.Load(archive)
 	}
-	cmd := exec.Command(filepath.Join(dir, "liqoctl"), "install", "--kubeconfig", w.b.Kubeconfig, "--cluster-id", w.b.Name,
+	w.liqosLiqoctl(t, dir, "install", "--kubeconfig", w.b.Kubeconfig, "--cluster-id", w.b.Name,
 		"--pod-cidr", kubelab.PodCIDR, "--service-cidr", kubelab.ServiceCIDR, "--api-server-url", w.b.Config().Host,
 		"--version", liqoTag, "--set", "tag="+liqoTag, "--local-chart-path", filepath.Join(dir, "chart"),
 		"--disable-api-server-sanity-check", "--disable-telemetry", "--disable-kernel-version-check", "--timeout", commandLimit.String(),
 		"--set", "networking.gatewayTemplates.wireguard.implementation=userspace",
 		"--set", "metricAgent.enabled=false", // it has a second program, to make keys
 		"--set", "virtualKubelet.extra.args={--node-lease-duration=8s}") // see renewSooner
-	cmd.Dir, cmd.Env = w.Dir, w.environment()
-	if out, errs, err := w.run(t.Context(), cmd); err != nil {
-		t.Fatalf("Liqo's liqoctl install: %v\n%s%s", err, out, errs)
-	}
 	for _, name := range liqosDeployments {
 		w.kubectl(t, w.b, "rollout", "status", "-n", liqoNamespace, "--timeout="+patience.String(), "deployment/"+name)
 	}
