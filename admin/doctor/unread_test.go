@@ -135,7 +135,7 @@ var unreadCases = []struct {
 // without our conditions, a gateway that is not asked.
 func runsLiqo(w *world) {
 	deployment := func(name string) survey.Component {
-		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, LiqosController: name == "liqo-controller-manager",
+		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, LiqosProgram: strings.TrimPrefix(name, "liqo-"),
 			Version: "v1.2.0", Desired: 1, Ready: 1, Updated: 1}
 	}
 	w.milan.Installation.Version = "v1.2.0"

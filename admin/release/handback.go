@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
 )
@@ -140,7 +141,7 @@ func (h *HandBack) plan(f takeoverFacts) error {
 	if h.agent == nil {
 		errs = append(errs, fmt.Errorf("there is no DaemonSet of Liqo's node agent in namespace %s: install Liqo again, in the same version", f.namespace))
 	}
-	h.ipam, h.controllers = f.program(ipamSuffix), f.program(managerSuffix)
+	h.ipam, h.controllers = f.program(survey.LiqosIPAM), f.program(survey.LiqosControllers)
 	if h.ipam == nil || h.controllers == nil {
 		errs = append(errs, fmt.Errorf("there is no Deployment of Liqo's IPAM, or of its controller manager, in namespace %s: install Liqo again, in the same version", f.namespace))
 	}
