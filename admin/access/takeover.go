@@ -26,10 +26,10 @@ const (
 	KeptCRDs = "sluice-liqo-crds"
 	// HandedOverKey is the key in the nodeSelector of Liqo's node agent for which there are no nodes.
 	HandedOverKey = "networking.liqo.io/handed-over-to-sluice"
-	// TrialName begins the names of what tries an image, and is its label.
+	// TrialName is the label of what tries an image; TrialController and TrialFabric are its names.
 	TrialName       = "sluice-trial"
-	trialController = TrialName + "-controller"
-	trialFabric     = TrialName + "-fabric"
+	TrialController = TrialName + "-controller"
+	TrialFabric     = TrialName + "-fabric"
 )
 
 // What our programs are called in a cluster.
@@ -102,8 +102,8 @@ func (c *Cluster) takeoverState(ctx context.Context) (s takeoverState, err error
 		{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "", TakeoverPolicy, false, &s.policies},
 		{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "", TakeoverPolicy, false, &s.policies},
 		{"", "v1", "ConfigMap", c.LiqoNamespace, KeptCRDs, false, &s.others},
-		{"", "v1", "Pod", c.LiqoNamespace, trialController, false, &s.others},
-		{"apps", "v1", "DaemonSet", fabric, trialFabric, false, &s.others},
+		{"", "v1", "Pod", c.LiqoNamespace, TrialController, false, &s.others},
+		{"apps", "v1", "DaemonSet", fabric, TrialFabric, false, &s.others},
 		{"apps", "v1", "Deployment", c.LiqoNamespace, ControllerName, true, &s.missing},
 		{"apps", "v1", "DaemonSet", fabric, FabricName, true, &s.missing},
 	} {
