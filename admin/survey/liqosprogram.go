@@ -23,7 +23,7 @@ const (
 	liqosTelemetry = "telemetry"
 )
 
-// liqosPrograms are those that it matters to know, with the component of which the chart labels them, and their images.
+// liqosPrograms are those that it matters to know: name and component as in the chart's labels, and the name of the image.
 var liqosPrograms = []struct{ name, component, image string }{
 	{LiqosControllers, "controller-manager", "liqo-controller-manager"},
 	{LiqosIPAM, "ipam", "ipam"},
