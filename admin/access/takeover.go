@@ -26,10 +26,10 @@ const (
 	KeptCRDs = "sluice-liqo-crds"
 	// HandedOverKey is the key in the nodeSelector of Liqo's node agent for which there are no nodes.
 	HandedOverKey = "networking.liqo.io/handed-over-to-sluice"
-	// TrialName begins the names of what tries an image, and is its label.
+	// TrialName is the label of what tries an image; TrialController and TrialFabric are its names.
 	TrialName       = "sluice-trial"
-	trialController = TrialName + "-controller"
-	trialFabric     = TrialName + "-fabric"
+	TrialController = TrialName + "-controller"
+	TrialFabric     = TrialName + "-fabric"
 )
 
 // What our programs are called in a cluster.
@@ -48,7 +48,7 @@ type takeoverState struct {
 	policies, ended []string
 	// others are what is there of it beside that.
 	others []string
-	// missing are those of our programs that are not there.
+	// missing are those of our programs that are not there; where there is nothing else they are not looked for.
 	missing []string
 	// hiddenPolicies counts the policies that the user may not read, hiddenAgents is the same of Liqo's node agents. They are
 	// taken to be as after a takeover, so that the rest decides. unknown is why something could not be read.
@@ -93,6 +93,17 @@ func (s takeoverState) interrupted() string {
 
 // takeoverState reads it.
 func (c *Cluster) takeoverState(ctx context.Context) (s takeoverState, err error) {
+	var agents appsv1.DaemonSetList
+	if err := c.Client.List(ctx, &agents, client.InNamespace(c.LiqoNamespace)); hidden(err) {
+		s.hiddenAgents, s.unknown = true, err
+	} else if err != nil {
+		return s, err
+	}
+	for _, d := range agents.Items {
+		if _, handedOver := d.Spec.Template.Spec.NodeSelector[HandedOverKey]; handedOver {
+			s.ended = append(s.ended, "DaemonSet "+client.ObjectKeyFromObject(&d).String()+" without nodes")
+		}
+	}
 	fabric := c.LiqoNamespace + FabricSuffix
 	for _, o := range []struct {
 		group, version, kind, namespace, name string
@@ -102,11 +113,14 @@ func (c *Cluster) takeoverState(ctx context.Context) (s takeoverState, err error
 		{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "", TakeoverPolicy, false, &s.policies},
 		{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "", TakeoverPolicy, false, &s.policies},
 		{"", "v1", "ConfigMap", c.LiqoNamespace, KeptCRDs, false, &s.others},
-		{"", "v1", "Pod", c.LiqoNamespace, trialController, false, &s.others},
-		{"apps", "v1", "DaemonSet", fabric, trialFabric, false, &s.others},
+		{"", "v1", "Pod", c.LiqoNamespace, TrialController, false, &s.others},
+		{"apps", "v1", "DaemonSet", fabric, TrialFabric, false, &s.others},
 		{"apps", "v1", "Deployment", c.LiqoNamespace, ControllerName, true, &s.missing},
 		{"apps", "v1", "DaemonSet", fabric, FabricName, true, &s.missing},
 	} {
+		if o.program && len(s.there()) == 0 { // then these tell nothing
+			break
+		}
 		m := new(metav1.PartialObjectMetadata)
 		m.SetGroupVersionKind(schema.GroupVersionKind{Group: o.group, Version: o.version, Kind: o.kind})
 		err := c.Client.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: o.name}, m)
@@ -123,17 +137,6 @@ func (c *Cluster) takeoverState(ctx context.Context) (s takeoverState, err error
 		there := err == nil && (o.program || m.Labels[LabelAdoption] == networkingv1beta1.LabelTrue)
 		if there != o.program {
 			*o.to = append(*o.to, o.kind+" "+path.Join(o.namespace, o.name))
-		}
-	}
-	var agents appsv1.DaemonSetList
-	if err := c.Client.List(ctx, &agents, client.InNamespace(c.LiqoNamespace)); hidden(err) {
-		s.hiddenAgents, s.unknown = true, err
-	} else if err != nil {
-		return s, err
-	}
-	for _, d := range agents.Items {
-		if _, handedOver := d.Spec.Template.Spec.NodeSelector[HandedOverKey]; handedOver {
-			s.ended = append(s.ended, "DaemonSet "+client.ObjectKeyFromObject(&d).String()+" without nodes")
 		}
 	}
 	return s, nil

@@ -85,6 +85,9 @@ func TestInterruptedUnread(t *testing.T) {
 		}
 		c := fake.NewClientBuilder().WithScheme(kinds.Scheme()).WithObjects(tt.objects...).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, o ...client.GetOption) error {
+				if len(tt.objects) == 0 && (key.Name == ControllerName || key.Name == FabricName) {
+					t.Errorf("%s: it is asked for %s, which tells nothing", tt.name, key)
+				}
 				if err := refused(into.GetObjectKind().GroupVersionKind().Kind); err != nil {
 					return err
 				}

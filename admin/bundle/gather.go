@@ -51,7 +51,7 @@ func newGatherer(c *access.Cluster, a *archive, o Options, tell progress.Func) *
 	return &gatherer{
 		Cluster: c, archive: a, options: o, tell: tell, folder: folder, slots: make(chan struct{}, atOnce),
 		about:      manifestCluster{Folder: folder, APIServer: c.Config.Host},
-		namespaces: map[string]bool{c.LiqoNamespace: true, c.LiqoNamespace + "-fabric": true},
+		namespaces: map[string]bool{c.LiqoNamespace: true, c.LiqoNamespace + access.FabricSuffix: true},
 	}
 }
 

@@ -14,7 +14,7 @@ func TestTakenOver(t *testing.T) {
 	w := newWorld(t)
 	i := &w.milan.Installation
 	liqos := func(kind, name string, desired int32) survey.Component {
-		return survey.Component{Kind: kind, Namespace: i.Namespace, Name: name, LiqosController: strings.HasSuffix(name, "-controller-manager"),
+		return survey.Component{Kind: kind, Namespace: i.Namespace, Name: name, LiqosProgram: strings.TrimPrefix(name, "x-"),
 			Version: "v1.2.0", Desired: desired, Ready: desired, Updated: desired}
 	}
 	i.Components = append(i.Components, liqos("Deployment", "x-controller-manager", 1), liqos("Deployment", "x-ipam", 0), liqos("DaemonSet", "x-fabric", 0))

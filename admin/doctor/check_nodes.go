@@ -37,7 +37,16 @@ func nodeTunnels(e *end) []Finding {
 	if len(e.cluster.Nodes) == 0 {
 		return []Finding{fail("the cluster has no nodes that take part in the network")}
 	}
+	if e.after == nil && e.cluster.MayBeOfLiqo() && !slices.ContainsFunc(e.cluster.Nodes, saysReady) {
+		return []Finding{skip("by the objects %d nodes are joined to the gateway; whether packets pass is not known: Liqo's node agents do not tell, "+
+			"and the gateway was not asked", len(e.cluster.Nodes))}
+	}
 	return []Finding{pass("%d nodes are joined to the gateway%s", len(e.cluster.Nodes), e.linkKinds())}
+}
+
+// saysReady tells whether the agent of a node has said that its tunnels work.
+func saysReady(n survey.Node) bool {
+	return n.Internal != nil && meta.IsStatusConditionTrue(n.Internal.Status.Conditions, string(networkingv1beta1.ConditionTunnelsReady))
 }
 
 // nodeProblem finds the first thing that is missing between a node and the

@@ -115,12 +115,12 @@ var unreadCases = []struct {
 		})
 	}, remote, []string{"network-policies"}, nil},
 	{"what can be read is enough", func(w *world) { w.milan.Gaps = []survey.Gap{gap("GatewayClient")} }, remote, nil, nil},
-	{"Liqo runs in the other cluster", runsLiqo, remote, []string{"gateway-rights", "objects-applied", "drops", "services-exchange"}, nil},
+	{"Liqo runs in the other cluster", runsLiqo, remote, []string{"gateway-rights", "objects-applied", "nodes", "drops", "services-exchange"}, nil},
 	{"Liqo runs in the other cluster, and Deployments may not be read", func(w *world) {
 		runsLiqo(w)
-		w.milan.Installation.Components, w.milan.crds.items = nil, w.milan.wantedCRDs
+		w.milan.Installation.Components = nil
 		w.milan.Gaps = []survey.Gap{gap("Deployment"), gap("DaemonSet")}
-	}, remote, []string{"installation", "versions", "pod-security", "template", "gateway-rights", "objects-applied", "drops", "services-exchange"}, nil},
+	}, remote, []string{"crds", "installation", "versions", "pod-security", "template", "gateway-rights", "objects-applied", "nodes", "drops", "services-exchange"}, nil},
 	{"no right to read Deployments, and no conditions", func(w *world) {
 		w.server.gateway().Conditions, w.milan.Installation.Components = nil, w.milan.Installation.Components[1:]
 		w.milan.Gaps = []survey.Gap{gap("Deployment")}
@@ -135,7 +135,7 @@ var unreadCases = []struct {
 // without our conditions, a gateway that is not asked.
 func runsLiqo(w *world) {
 	deployment := func(name string) survey.Component {
-		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, LiqosController: name == "liqo-controller-manager",
+		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, LiqosProgram: strings.TrimPrefix(name, "liqo-"),
 			Version: "v1.2.0", Desired: 1, Ready: 1, Updated: 1}
 	}
 	w.milan.Installation.Version = "v1.2.0"

@@ -117,8 +117,8 @@ func (s *site) readInstallation(ctx context.Context) error {
 		return s.Errorf("the prober's image cannot be derived from the image of a controller in namespace %s: name it with --image", s.LiqoNamespace)
 	}
 	var agents appsv1.DaemonSetList
-	for _, namespace := range []string{s.LiqoNamespace, s.LiqoNamespace + "-fabric"} {
-		if err := s.Client.List(ctx, &agents, client.InNamespace(namespace), client.MatchingLabels{labelName: "liqo-fabric"}); err != nil {
+	for _, namespace := range []string{s.LiqoNamespace, s.LiqoNamespace + access.FabricSuffix} {
+		if err := s.Client.List(ctx, &agents, client.InNamespace(namespace), client.MatchingLabels{labelName: access.FabricName}); err != nil {
 			return s.Explain("list DaemonSets in "+namespace, err)
 		}
 		for i := range agents.Items {

@@ -29,7 +29,9 @@ func LiqoRuns(ctx context.Context, c *access.Cluster) (bool, error) {
 	var list appsv1.DeploymentList
 	err := c.Client.List(ctx, &list, client.InNamespace(c.LiqoNamespace))
 	if !apierrors.IsForbidden(err) {
-		return slices.ContainsFunc(list.Items, survey.IsLiqosController), c.Explain("list Deployments in "+c.LiqoNamespace, err)
+		return slices.ContainsFunc(list.Items, func(d appsv1.Deployment) bool {
+			return survey.LiqosProgram(&d.ObjectMeta, &d.Spec.Template.Spec) == survey.LiqosControllers
+		}), c.Explain("list Deployments in "+c.LiqoNamespace, err)
 	}
 	installed, unread := c.Installation(ctx)
 	if apierrors.IsForbidden(unread) {

@@ -21,12 +21,8 @@ import (
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 )
 
-// Names of the programs in the cluster, and of what they run under.
-const (
-	controllerName = "liqo-controller"
-	fabricName     = "liqo-fabric"
-	cleanupName    = "liqo-fabric-cleanup"
-)
+// cleanupName is the DaemonSet that removes from the nodes what agents have left there.
+const cleanupName = access.FabricName + "-cleanup"
 
 // Annotations by which Helm marks whose an object is.
 const (
@@ -91,7 +87,7 @@ func (g *gatherer) networks(ctx context.Context) error {
 // one only.
 func (g *gatherer) elsewhere(ctx context.Context) error {
 	var binding rbacv1.ClusterRoleBinding
-	switch err := g.Client.Get(ctx, client.ObjectKey{Name: controllerName}, &binding); {
+	switch err := g.Client.Get(ctx, client.ObjectKey{Name: access.ControllerName}, &binding); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -141,7 +137,7 @@ func (g *gatherer) liqo(ctx context.Context) error {
 func liqoPrograms(ctx context.Context, c *access.Cluster) ([]appsv1.Deployment, error) {
 	var list appsv1.DeploymentList
 	err := c.Client.List(ctx, &list, client.MatchingLabels{"app.kubernetes.io/part-of": "liqo"})
-	ours := []string{controllerName, fabricName, cleanupName, dnsService}
+	ours := []string{access.ControllerName, access.FabricName, cleanupName, dnsService}
 	return slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool {
 		// Gateways are of either.
 		return slices.Contains(ours, d.Name) || d.Labels[networkingv1beta1.LabelGatewayName] != "" || d.Labels[networkingv1beta1.LabelManaged] != ""

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
+	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/manager"
 )
@@ -105,7 +106,7 @@ func (r *Removal) policies(ctx context.Context) (there []client.Object, err erro
 
 // ourControllers are the Deployment of Sluice's controllers; nil: there is none.
 func (r *Removal) ourControllers(ctx context.Context) (client.Object, error) {
-	d := single("apps/v1", "Deployment", r.cluster.LiqoNamespace, controllerName)
+	d := single("apps/v1", "Deployment", r.cluster.LiqoNamespace, access.ControllerName)
 	if there, err := r.exists(ctx, d); err != nil || !there || !ofThisRelease(d, r.cluster.LiqoNamespace) {
 		return nil, err
 	}
@@ -115,8 +116,8 @@ func (r *Removal) ourControllers(ctx context.Context) (client.Object, error) {
 // trialsLeft are what has tried the images of a takeover that was interrupted then.
 func (r *Removal) trialsLeft(ctx context.Context) ([]client.Object, error) {
 	return r.ofAdoption(ctx,
-		single("apps/v1", "DaemonSet", r.fabricNamespace(), trialName+"-fabric"),
-		single("v1", "Pod", r.cluster.LiqoNamespace, trialName+"-controller"))
+		single("apps/v1", "DaemonSet", r.fabricNamespace(), access.TrialFabric),
+		single("v1", "Pod", r.cluster.LiqoNamespace, access.TrialController))
 }
 
 // ofAdoption are those of the objects that are there and were made by an adoption. An old cluster knows no such policies.
@@ -140,7 +141,7 @@ func (h *HandBack) plan(f takeoverFacts) error {
 	if h.agent == nil {
 		errs = append(errs, fmt.Errorf("there is no DaemonSet of Liqo's node agent in namespace %s: install Liqo again, in the same version", f.namespace))
 	}
-	h.ipam, h.controllers = f.program(ipamSuffix), f.program(managerSuffix)
+	h.ipam, h.controllers = f.program(survey.LiqosIPAM), f.program(survey.LiqosControllers)
 	if h.ipam == nil || h.controllers == nil {
 		errs = append(errs, fmt.Errorf("there is no Deployment of Liqo's IPAM, or of its controller manager, in namespace %s: install Liqo again, in the same version", f.namespace))
 	}
@@ -266,7 +267,7 @@ func (h *HandBack) endControllers(ctx context.Context) error {
 			return err
 		}
 	}
-	return h.noPods(ctx, h.cluster.LiqoNamespace, controllerName)
+	return h.noPods(ctx, h.cluster.LiqoNamespace, access.ControllerName)
 }
 
 // restart has Liqo's IPAM and its controllers begin anew: what they remember of addresses is from before. The IPAM comes
@@ -355,7 +356,7 @@ func (h *HandBack) lift(ctx context.Context) error {
 
 // endAgents ends our node agents. What they have made stays, and carries the traffic on.
 func (h *HandBack) endAgents(ctx context.Context) error {
-	agents := h.daemonSet(fabricName)
+	agents := h.daemonSet(access.FabricName)
 	there, err := h.exists(ctx, agents)
 	if err != nil {
 		return err
@@ -365,7 +366,7 @@ func (h *HandBack) endAgents(ctx context.Context) error {
 			return err
 		}
 	}
-	return h.noPods(ctx, h.fabricNamespace(), fabricName)
+	return h.noPods(ctx, h.fabricNamespace(), access.FabricName)
 }
 
 // startAgents starts Liqo's node agents, and waits until they have all of theirs in force.

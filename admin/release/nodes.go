@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 )
 
@@ -21,7 +22,7 @@ import (
 // end first, or they would make it all anew.
 func (r *Removal) cleanNodes(ctx context.Context) error {
 	ns := r.fabricNamespace()
-	agents, cleanup := r.daemonSet(fabricName), r.daemonSet(cleanupName)
+	agents, cleanup := r.daemonSet(access.FabricName), r.daemonSet(cleanupName)
 	begun, err := r.exists(ctx, cleanup) // by an uninstallation that was interrupted
 	if err != nil {
 		return err
@@ -39,7 +40,7 @@ func (r *Removal) cleanNodes(ctx context.Context) error {
 		if err := r.delete(ctx, []client.Object{agents}); err != nil {
 			return err
 		}
-		if err := r.noPods(ctx, ns, fabricName); err != nil {
+		if err := r.noPods(ctx, ns, access.FabricName); err != nil {
 			return err
 		}
 	}
@@ -99,7 +100,7 @@ func (r *Removal) agentImage() (string, error) {
 	}
 	objects, err := decode(last.Manifest)
 	for _, u := range objects {
-		if u.GetKind() != "DaemonSet" || u.GetName() != fabricName {
+		if u.GetKind() != "DaemonSet" || u.GetName() != access.FabricName {
 			continue
 		}
 		containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")

@@ -35,7 +35,7 @@ func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiext
 			errs = append(errs, replaceable(&live, &mine, newVersion))
 		}
 	}
-	if strings.HasSuffix(liqoNamespace, fabricSuffix) {
+	if strings.HasSuffix(liqoNamespace, access.FabricSuffix) {
 		errs = append(errs, fmt.Errorf("the name of namespace %s is reserved for the node agents of an installation: choose another namespace with --liqo-namespace", liqoNamespace))
 	}
 	return warnings, errors.Join(errs...)
@@ -136,13 +136,10 @@ func rights(namespace string) (ps []access.Permission) {
 	add("admissionregistration.k8s.io", "", "validatingadmissionpolicies", "validatingadmissionpolicybindings")
 	add("", namespace, "secrets", "configmaps", "serviceaccounts", "services")
 	add("apps", namespace, "deployments")
-	add("apps", namespace+fabricSuffix, "daemonsets")
+	add("apps", namespace+access.FabricSuffix, "daemonsets")
 	add("rbac.authorization.k8s.io", namespace, "roles", "rolebindings")
 	add("networking.k8s.io", namespace, "networkpolicies")
 	add("policy", namespace, "poddisruptionbudgets")
 	add("networking.liqo.io", namespace, "wggatewayservertemplates", "wggatewayclienttemplates")
 	return ps
 }
-
-// fabricSuffix ends the name of the namespace of the node agents.
-const fabricSuffix = "-fabric"

@@ -24,16 +24,16 @@ import (
 // have made what an installation begins with.
 func (p *Plan) rollout(ctx context.Context, tell progress.Func) error {
 	c := p.cluster
-	fabric := c.LiqoNamespace + fabricSuffix
+	fabric := c.LiqoNamespace + access.FabricSuffix
 	tell = onlyNews(tell)
-	if err := (waiter{cluster: c, tell: tell}).until(ctx, "the controller to be ready", "Controller is ready", c.LiqoNamespace, controllerName, p.controllerReady); err != nil {
+	if err := (waiter{cluster: c, tell: tell}).until(ctx, "the controller to be ready", "Controller is ready", c.LiqoNamespace, access.ControllerName, p.controllerReady); err != nil {
 		return err
 	}
-	if err := (waiter{cluster: c, tell: tell}).until(ctx, "the cluster's networks to be set up", "Networks correctly set up", c.LiqoNamespace, controllerName, p.networksReady); err != nil {
+	if err := (waiter{cluster: c, tell: tell}).until(ctx, "the cluster's networks to be set up", "Networks correctly set up", c.LiqoNamespace, access.ControllerName, p.networksReady); err != nil {
 		return err
 	}
-	return waiter{cluster: c, tell: tell}.until(ctx, "the node agents to be ready", "Node agents are ready", fabric, fabricName, func(ctx context.Context) (string, error) {
-		return daemonSetReady(ctx, c, fabric, fabricName)
+	return waiter{cluster: c, tell: tell}.until(ctx, "the node agents to be ready", "Node agents are ready", fabric, access.FabricName, func(ctx context.Context) (string, error) {
+		return daemonSetReady(ctx, c, fabric, access.FabricName)
 	})
 }
 
@@ -115,13 +115,13 @@ func indented(lines []string) string {
 // controllerReady tells what the controller's Deployment lacks.
 func (p *Plan) controllerReady(ctx context.Context) (missing string, err error) {
 	var d appsv1.Deployment
-	if err := p.cluster.Client.Get(ctx, client.ObjectKey{Namespace: p.cluster.LiqoNamespace, Name: controllerName}, &d); err != nil {
+	if err := p.cluster.Client.Get(ctx, client.ObjectKey{Namespace: p.cluster.LiqoNamespace, Name: access.ControllerName}, &d); err != nil {
 		return "", err
 	}
 	want, s := *d.Spec.Replicas, d.Status
 	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas < want || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < want {
 		old := s.Replicas - s.UpdatedReplicas // which serve until the new ones do
-		return fmt.Sprintf("%d of %d pods are up to date and ready%s", max(0, s.AvailableReplicas-old), want, firstTrouble(ctx, p.cluster, d.Namespace, controllerName)), nil
+		return fmt.Sprintf("%d of %d pods are up to date and ready%s", max(0, s.AvailableReplicas-old), want, firstTrouble(ctx, p.cluster, d.Namespace, access.ControllerName)), nil
 	}
 	return "", nil
 }

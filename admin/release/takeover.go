@@ -91,7 +91,7 @@ func takeoverRights(namespace string) []access.Permission {
 	add("patch", "apps", "daemonsets", namespace)
 	add("create", "", "pods", namespace)
 	add("delete", "", "pods", namespace)
-	add("delete", "", "pods", namespace+fabricSuffix)
+	add("delete", "", "pods", namespace+access.FabricSuffix)
 	add("impersonate", "", "serviceaccounts", namespace)
 	add("update", "apiextensions.k8s.io", "customresourcedefinitions", "")
 	add("patch", networkingv1beta1.GroupVersion.Group, "configurations", "")

@@ -55,7 +55,7 @@ func (t *TakeOver) leftOnNodes(ctx context.Context, tell progress.Func) error {
 // takeover, and Liqo's agents have been at work since.
 func (t *TakeOver) forgetReplaced(ctx context.Context) error {
 	r := &Removal{cluster: t.cluster}
-	if there, err := r.exists(ctx, r.daemonSet(fabricName)); err != nil || there {
+	if there, err := r.exists(ctx, r.daemonSet(access.FabricName)); err != nil || there {
 		return err
 	}
 	var nodes networkingv1beta1.InternalNodeList

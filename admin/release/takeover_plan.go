@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
@@ -79,10 +80,10 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 	if p.agent == nil {
 		add("there is no DaemonSet of Liqo's node agent in namespace %s: Liqo does not run a network here that could be taken over", f.namespace)
 	}
-	if f.program(ipamSuffix) == nil {
+	if f.program(survey.LiqosIPAM) == nil {
 		add("there is no Deployment of Liqo's IPAM in namespace %s: where another program gives out the addresses, they cannot be taken over", f.namespace)
 	}
-	manager := f.program(managerSuffix)
+	manager := f.program(survey.LiqosControllers)
 	if manager == nil {
 		add("there is no Deployment of Liqo's controller manager in namespace %s", f.namespace)
 	} else if v := imageTag(manager.Spec.Template.Spec); !knownLiqo.MatchString(v) {
@@ -134,17 +135,11 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 	return p, errors.Join(errs...)
 }
 
-// Names of Liqo's programs end so, whatever its release is called.
-const (
-	managerSuffix = "controller-manager"
-	ipamSuffix    = "ipam"
-	agentSuffix   = "fabric"
-)
-
-func (f takeoverFacts) program(suffix string) *appsv1.Deployment {
+// program is the Deployment of one of Liqo's programs; nil: there is none.
+func (f takeoverFacts) program(name string) *appsv1.Deployment {
 	for i := range f.programs {
-		if strings.HasSuffix(f.programs[i].Name, "-"+suffix) {
-			return &f.programs[i]
+		if d := &f.programs[i]; survey.LiqosProgram(&d.ObjectMeta, &d.Spec.Template.Spec) == name {
+			return d
 		}
 	}
 	return nil
@@ -152,8 +147,8 @@ func (f takeoverFacts) program(suffix string) *appsv1.Deployment {
 
 func (f takeoverFacts) agent() *appsv1.DaemonSet {
 	for i := range f.agents {
-		if strings.HasSuffix(f.agents[i].Name, "-"+agentSuffix) {
-			return &f.agents[i]
+		if d := &f.agents[i]; survey.LiqosProgram(&d.ObjectMeta, &d.Spec.Template.Spec) == survey.LiqosAgents {
+			return d
 		}
 	}
 	return nil
@@ -281,7 +276,7 @@ func (f takeoverFacts) values(tables []string) Values {
 			v = merge(v, value(port, "networking.genevePort"))
 		}
 	}
-	if ipam := f.program(ipamSuffix); ipam != nil {
+	if ipam := f.program(survey.LiqosIPAM); ipam != nil {
 		for _, c := range ipam.Spec.Template.Spec.Containers {
 			if pools := argument(slices.Concat(c.Command, c.Args), "pools"); len(pools) > 0 {
 				v = merge(v, value(list(pools), "ipam.pools"))
@@ -312,7 +307,7 @@ const bypassSuffix = "-masquerade-bypass"
 // fullMasquerade tells whether Liqo hides the addresses of pods. Its controller manager is told so; where it is not, its tables
 // keep none of the pods' own prefixes.
 func (f takeoverFacts) fullMasquerade() bool {
-	if manager := f.program(managerSuffix); manager != nil {
+	if manager := f.program(survey.LiqosControllers); manager != nil {
 		if said := argumentOf(manager.Spec.Template.Spec, "fabric-full-masquerade-enabled"); said != "" {
 			return said == "true"
 		}

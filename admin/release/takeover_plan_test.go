@@ -28,7 +28,8 @@ func handable(t *testing.T) takeoverFacts {
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "c", Image: image, Args: args}}}}
 	}
 	program := func(name, image string, args ...string) appsv1.Deployment {
-		return appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: name}, Spec: appsv1.DeploymentSpec{Template: pod(name, image, args...)}}
+		labels := map[string]string{labelName: strings.TrimPrefix(name, "liqo-"), "app.kubernetes.io/component": strings.TrimPrefix(name, "liqo-")}
+		return appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: name, Labels: labels}, Spec: appsv1.DeploymentSpec{Template: pod(name, image, args...)}}
 	}
 	f := takeoverFacts{
 		namespace: "liqo", wanted: wanted, live: map[string]apiextensionsv1.CustomResourceDefinition{},

@@ -73,12 +73,12 @@ func (p *Plan) trials() (trials []client.Object, namespace *unstructured.Unstruc
 		return nil, nil, err
 	}
 	for _, u := range objects {
-		agents := u.GetKind() == "DaemonSet" && u.GetName() == fabricName
-		if u.GetKind() == "Namespace" && u.GetName() == p.cluster.LiqoNamespace+fabricSuffix {
+		agents := u.GetKind() == "DaemonSet" && u.GetName() == access.FabricName
+		if u.GetKind() == "Namespace" && u.GetName() == p.cluster.LiqoNamespace+access.FabricSuffix {
 			own(u, p.cluster.LiqoNamespace)
 			namespace = u
 		}
-		if !agents && (u.GetKind() != "Deployment" || u.GetName() != controllerName) {
+		if !agents && (u.GetKind() != "Deployment" || u.GetName() != access.ControllerName) {
 			continue
 		}
 		source, err := table(u.Object, []string{"spec", "template", "spec"})

@@ -205,7 +205,7 @@ func (r *Removal) unpeer() string {
 	return "'liqoctl unpeer', or where only the networks are connected with " + network
 }
 
-func (r *Removal) fabricNamespace() string { return r.cluster.LiqoNamespace + fabricSuffix }
+func (r *Removal) fabricNamespace() string { return r.cluster.LiqoNamespace + access.FabricSuffix }
 
 // Run removes the installation: what lies on the nodes first, while there are
 // agents to do it, then the programs, and at the end what nobody would miss any
@@ -336,7 +336,7 @@ func (r *Removal) removeRelease(ctx context.Context) error {
 		return err
 	}
 	// A controller that is still running would recreate what is removed next.
-	return r.noPods(ctx, r.cluster.LiqoNamespace, controllerName)
+	return r.noPods(ctx, r.cluster.LiqoNamespace, access.ControllerName)
 }
 
 // noPods waits until a program has ended. On nodes that are not ready agents are not waited for. A controller is: it may be
@@ -346,7 +346,7 @@ func (r *Removal) noPods(ctx context.Context, namespace, program string) error {
 	defer cancel()
 	for {
 		pods, err := podsOf(ctx, r.cluster, namespace, program)
-		if err == nil && program != controllerName {
+		if err == nil && program != access.ControllerName {
 			pods, err = r.withoutAway(ctx, pods)
 		}
 		switch {

@@ -56,7 +56,7 @@ func TestHealth(t *testing.T) {
 		{"no controller", func(f *facts) { server(f).Status.Conditions = nil }, nil, Unhealthy, []string{"NoConditions"}},
 		{"controllers of Liqo, which write no conditions", func(f *facts) {
 			server(f).Status.Conditions, f.configurations[0].Status.Conditions = nil, nil
-			f.components = []Component{{Kind: kindDeployment, Name: "of-our-company-controller-manager", LiqosController: true, Desired: 1, Ready: 1}}
+			f.components = []Component{{Kind: kindDeployment, Name: "of-our-company-controller-manager", LiqosProgram: LiqosControllers, Desired: 1, Ready: 1}}
 		}, nil, Healthy, nil},
 		{"controllers that could not be seen", func(f *facts) {
 			server(f).Status.Conditions, f.configurations[0].Status.Conditions, f.components = nil, nil, nil
@@ -320,7 +320,7 @@ func TestMissing(t *testing.T) {
 
 // TestInterruptedTakeover: what is left of a takeover is told once, and not that 'liqoctl install' creates what is missing.
 func TestInterruptedTakeover(t *testing.T) {
-	liqos := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller-manager", LiqosController: true, Desired: 1, Ready: 1}
+	liqos := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller-manager", LiqosProgram: LiqosControllers, Desired: 1, Ready: 1}
 	ours := Component{Kind: "Deployment", Namespace: "liqo", Name: "liqo-controller", Desired: 1, Ready: 1}
 	for _, components := range [][]Component{{liqos}, {liqos, ours}} {
 		c := Cluster{Installation: Installation{Namespace: "liqo", Components: components, Interrupted: "there is a policy: 'liqoctl install --adopt' goes on"}}
@@ -340,7 +340,7 @@ func TestComponentAlerts(t *testing.T) {
 	some.Ready = 1
 	// What is Liqo's has the names that its chart makes of nameOverride.
 	liqos := func(name string, desired int32) Component {
-		return Component{Kind: "Deployment", Namespace: "liqo", Name: "x-" + name, LiqosController: name == "controller-manager", Desired: desired, Ready: desired}
+		return Component{Kind: "Deployment", Namespace: "liqo", Name: "x-" + name, LiqosProgram: name, Desired: desired, Ready: desired}
 	}
 	manager, metrics := liqos("controller-manager", 1), liqos("metric-agent", 0)
 	for _, tt := range []struct {

@@ -111,8 +111,12 @@ func (f *facts) internal() []Node {
 			byName[o.Name] = &Node{Name: o.Name, Created: o.CreationTimestamp.Time}
 		}
 	}
+	liqos, ours := controllers(f.components)
 	for i := range f.internalNodes {
 		o := &f.internalNodes[i]
+		if liqos && !ours { // agents of ours have said it before Liqo's took over again
+			o.Status.Conditions = nil
+		}
 		n := byName[o.Name]
 		if n == nil {
 			n = &Node{Name: o.Name}

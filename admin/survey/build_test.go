@@ -224,6 +224,29 @@ func TestBuildExposes(t *testing.T) {
 	}
 }
 
+// TestBuildForgetsAgents: what our agents have said of nodes is not believed when Liqo runs them again.
+func TestBuildForgetsAgents(t *testing.T) {
+	liqos := Component{Kind: kindDeployment, Namespace: "liqo", Name: "liqo-controller-manager", LiqosProgram: LiqosControllers, Desired: 1, Ready: 1}
+	for _, tt := range []struct {
+		name       string
+		components []Component
+		conditions int
+	}{
+		{"ours", peering().components, 1},
+		{"Liqo's beside ours", append(peering().components, liqos), 1},
+		{"Liqo's", []Component{liqos}, 0},
+		{"not seen", nil, 1},
+	} {
+		f := peering()
+		f.components = tt.components
+		for _, n := range f.read().Nodes {
+			if got := len(n.Internal.Status.Conditions); got != tt.conditions || n.Internal.Status.NodeIP.Remote == "" {
+				t.Errorf("%s, %s: %d conditions, want %d, addresses %+v", tt.name, n.Name, got, tt.conditions, n.Internal.Status.NodeIP)
+			}
+		}
+	}
+}
+
 func TestBuildTakesNodesOfAnEarlierReading(t *testing.T) {
 	first := peering().read()
 	f := peering()

@@ -44,6 +44,9 @@ func (r *reader) components(ctx context.Context) []Component {
 			return
 		}
 		c.Namespace, c.Name = m.Namespace, m.Name
+		if m.Namespace == r.cluster.LiqoNamespace {
+			c.LiqosProgram = LiqosProgram(m, &template.Spec)
+		}
 		c.Version = cmp.Or(m.Labels[labelVersion], template.Labels[labelVersion], imageVersion(template.Spec.Containers))
 		out, selectors = append(out, c), append(selectors, selector)
 	}
@@ -54,7 +57,7 @@ func (r *reader) components(ctx context.Context) []Component {
 		}
 		add(&d.ObjectMeta, &d.Spec.Template, d.Spec.Selector, Component{
 			Kind: kindDeployment, Desired: desired, Ready: d.Status.ReadyReplicas, Updated: d.Status.UpdatedReplicas,
-			Outdated: max(d.Status.Replicas-d.Status.UpdatedReplicas, 0), LiqosController: d.Namespace == r.cluster.LiqoNamespace && IsLiqosController(d),
+			Outdated: max(d.Status.Replicas-d.Status.UpdatedReplicas, 0),
 		})
 	}
 	for _, d := range listInstalled[appsv1.DaemonSet](ctx, r, "DaemonSet") {
@@ -157,14 +160,13 @@ func (c *Cluster) ComponentNotes() (notes []string) {
 // OffNote is what is told of such a component.
 const OffNote = "somebody has scaled it to zero; it is Liqo's, and the network works without it"
 
-// parts are those of Liqo without which its network works, by how the names of their Deployments end.
-var parts = []string{"-metric-agent", "-proxy", "-telemetry"}
+// parts are the programs of Liqo without which its network works.
+var parts = []string{liqosMetrics, liqosProxy, liqosTelemetry}
 
 // MayBeOff tells whether a component is Liqo's, and the network works without it. Where ours have taken over the network, its
 // IPAM is one, too. Its webhooks are not: they judge what our controllers write.
 func (i *Installation) MayBeOff(c *Component) bool {
-	ends := func(suffix string) bool { return strings.HasSuffix(c.Name, suffix) }
-	return i.liqos(c) && slices.ContainsFunc(parts, ends) || i.BesideOurs(c) && ends("-ipam")
+	return i.liqos(c) && slices.Contains(parts, c.LiqosProgram) || i.BesideOurs(c) && c.LiqosProgram == LiqosIPAM
 }
 
 // Maintains tells whether a component is the controller of the network: ours or, where Liqo runs it, Liqo's.
@@ -175,9 +177,9 @@ func (i *Installation) Without(c *Component) string {
 	switch {
 	case i.Maintains(c):
 		return "no change has any effect, and a gateway pod that is replaced carries nothing"
-	case c.LiqosController:
+	case c.LiqosProgram == LiqosControllers:
 		return "authentication and offloading stop"
-	case i.liqos(c) && strings.HasSuffix(c.Name, "-webhook"):
+	case i.liqos(c) && c.LiqosProgram == liqosWebhook:
 		return "the API server refuses what Liqo's webhooks judge, such as RouteConfigurations and pods in offloaded namespaces"
 	}
 	return "nothing else does its work"
@@ -205,7 +207,7 @@ func (i *Installation) Adopted() bool {
 func controllers(components []Component) (liqos, ours bool) {
 	for i := range components {
 		c := &components[i]
-		liqos, ours = liqos || c.LiqosController, ours || c.Kind == kindDeployment && c.Name == access.ControllerName
+		liqos, ours = liqos || c.LiqosProgram == LiqosControllers, ours || c.Kind == kindDeployment && c.Name == access.ControllerName
 	}
 	return liqos, ours
 }
@@ -222,7 +224,7 @@ func (i *Installation) liqos(c *Component) bool { return i.OfLiqo() || i.BesideO
 func (i *Installation) SecondAgents() *Component {
 	ours := slices.ContainsFunc(i.Components, func(c Component) bool { return c.Kind == kindDaemonSet && c.Desired > 0 && !i.BesideOurs(&c) })
 	at := slices.IndexFunc(i.Components, func(c Component) bool {
-		return c.Kind == kindDaemonSet && c.Desired > 0 && i.BesideOurs(&c) && strings.HasSuffix(c.Name, access.FabricSuffix)
+		return c.Kind == kindDaemonSet && c.Desired > 0 && i.BesideOurs(&c) && c.LiqosProgram == LiqosAgents
 	})
 	if !ours || at < 0 {
 		return nil

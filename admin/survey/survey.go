@@ -96,8 +96,8 @@ type Component struct {
 	Namespace string
 	Name      string
 	Version   string
-	// LiqosController says that it is the Deployment of Liqo's controllers, whatever its name.
-	LiqosController bool
+	// LiqosProgram is which of Liqo's programs it runs, whatever its name; empty: none that is known.
+	LiqosProgram string
 	// Desired and Ready count pods.
 	Desired, Ready int32
 	// Updated counts those of the newest template.

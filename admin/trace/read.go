@@ -160,8 +160,6 @@ const (
 	gatewayProgram = "gateway"
 	// fabricProgram is an agent's program, and its container.
 	fabricProgram = "fabric"
-	// fabricSuffix is appended to the installation's namespace to name that of the agents.
-	fabricSuffix = "-fabric"
 )
 
 // askGateway queries the gateway of the peering for its report and its drops.
@@ -234,9 +232,9 @@ func (s *sideReader) askAgent(ctx context.Context, node string) {
 	if node == "" {
 		return
 	}
-	list, err := s.access.Clientset.CoreV1().Pods(s.access.LiqoNamespace+fabricSuffix).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	list, err := s.access.Clientset.CoreV1().Pods(s.access.LiqoNamespace+access.FabricSuffix).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
-		s.Agents[node] = Agent{Err: s.access.Explain("read Pods in namespace "+s.access.LiqoNamespace+fabricSuffix, err)}
+		s.Agents[node] = Agent{Err: s.access.Explain("read Pods in namespace "+s.access.LiqoNamespace+access.FabricSuffix, err)}
 		return
 	}
 	a := Agent{Err: s.access.Errorf("no agent pod of Sluice runs on the node")}

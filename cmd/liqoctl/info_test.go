@@ -326,7 +326,7 @@ func TestGetInfo(t *testing.T) {
 func TestInfoOfPartsThatAreOff(t *testing.T) {
 	s := romeSurvey()
 	well := func(name string, desired int32) survey.Component {
-		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, LiqosController: name == "liqo-controller-manager", Desired: desired, Ready: desired}
+		return survey.Component{Kind: "Deployment", Namespace: "liqo", Name: name, LiqosProgram: strings.TrimPrefix(name, "liqo-"), Desired: desired, Ready: desired}
 	}
 	agents := survey.Component{Kind: "DaemonSet", Namespace: "liqo", Name: "liqo-fabric", Desired: 2, Ready: 2}
 	for _, tt := range []struct {
@@ -357,7 +357,7 @@ func TestInfoOfLiqo(t *testing.T) {
 	s := romeSurvey()
 	for name, want := range map[string]string{"liqo-controller-manager": "v1.2.0, of Liqo", "liqo-controller": "v1.2.0"} {
 		c := &s.Installation.Components[0]
-		s.Installation.Version, c.Name, c.LiqosController = "v1.2.0", name, name == "liqo-controller-manager"
+		s.Installation.Version, c.Name, c.LiqosProgram = "v1.2.0", name, strings.TrimPrefix(name, "liqo-")
 		if got := infoOf(s).Local.versionText(); got != want {
 			t.Errorf("with a Deployment %s: %q, want %q", name, got, want)
 		}

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/release"
 )
 
@@ -89,7 +90,7 @@ func (a *app) installedVersion(ctx context.Context) (*serverInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := client.ObjectKey{Namespace: c.LiqoNamespace, Name: "liqo-controller"}
+	key := client.ObjectKey{Namespace: c.LiqoNamespace, Name: access.ControllerName}
 	var d appsv1.Deployment
 	if err := c.Client.Get(ctx, key, &d); err != nil {
 		if client.IgnoreNotFound(err) == nil {

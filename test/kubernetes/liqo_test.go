@@ -58,7 +58,7 @@ metadata: {name: liqo-ipam, namespace: liqo}
 ---
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: liqo-ipam, namespace: liqo, labels: {app.kubernetes.io/part-of: liqo}}
+metadata: {name: liqo-ipam, namespace: liqo, labels: {app.kubernetes.io/part-of: liqo, app.kubernetes.io/name: ipam, app.kubernetes.io/component: ipam}}
 spec:
   selector: {matchLabels: {app.kubernetes.io/name: ipam}}
   template:
@@ -130,6 +130,7 @@ func asLiqo(u *unstructured.Unstructured) bool {
 	case strings.HasPrefix(u.GetKind(), "WgGateway"):
 		addContainers(u)
 	case u.GetKind() == "DaemonSet":
+		u.SetLabels(map[string]string{"app.kubernetes.io/part-of": "liqo", "app.kubernetes.io/name": "fabric", "app.kubernetes.io/component": "networking"})
 		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 		for _, c := range containers {
 			delete(c.(map[string]any), "livenessProbe") // see agentsImage
