@@ -1,12 +1,15 @@
 package apply
 
 import (
+	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -82,4 +85,22 @@ func foreign(kind string, live client.Object) *ForeignError {
 		whose = fmt.Sprintf("belongs to gateway %s of namespace %s", name, live.GetLabels()[networkingv1beta1.LabelGatewayNamespace])
 	}
 	return &ForeignError{kind + " " + live.GetName(), whose}
+}
+
+// TieTo makes owner the only owner of an object that somebody else has made in its namespace: when the owner is deleted, so
+// is the object. Another owner would keep it. A conflict is an error.
+func TieTo(ctx context.Context, c client.Client, owner, o client.Object) error {
+	before := o.DeepCopyObject().(client.Object)
+	o.SetOwnerReferences(nil)
+	if err := controllerutil.SetOwnerReference(owner, o, c.Scheme()); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(before.GetOwnerReferences(), o.GetOwnerReferences()) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, o, patch, client.FieldOwner(FieldOwner)); err != nil {
+		return fmt.Errorf("tie %s to %s: %w", o.GetName(), owner.GetName(), err)
+	}
+	return nil
 }

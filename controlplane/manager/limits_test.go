@@ -97,6 +97,10 @@ func TestLimits(t *testing.T) {
 	}
 	const label, image = `{"metadata":{"labels":{"liqo.io/managed":"true"}}}`, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"evil"}]}}}}`
 	adopted := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"authentication.liqo.io/v1beta1","kind":"Identity","name":"milan","uid":%q,"controller":true}]},"data":{"kubeconfig":"eA=="}}`, identity.UID)
+	signed := &corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", nil)}
+	tied := func(to *corev1.Secret, kind, more string) func(context.Context) error {
+		return patch(to, fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"authentication.liqo.io/v1beta1","kind":%q,"name":"milan","uid":%q%s}]}}`, kind, identity.UID, more))
+	}
 	type row struct {
 		name   string
 		do     func(context.Context) error
@@ -121,6 +125,11 @@ func TestLimits(t *testing.T) {
 		{"a value less", patch(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, `{"data":{"a":null}}`), "changes no keys"},
 		{"a signed nonce", patch(&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", nil)}, `{"data":{"signedNonce":"eA=="}}`), ""},
 		{"what else a Secret with a nonce says", patch(&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", nil)}, `{"data":{"other":"eA=="}}`), "changes no keys"},
+		{"a signed nonce tied to another kind", tied(signed, "Tenant", ""), "no Secret of somebody else"},
+		{"a signed nonce tied as if it had been made", tied(signed, "Identity", `,"controller":true`), "no Secret of somebody else"},
+		{"another Secret tied to an Identity", tied(&corev1.Secret{ObjectMeta: meta("default", "password", nil)}, "Identity", ""), "no Secret of somebody else"},
+		{"a signed nonce tied to an Identity", tied(signed, "Identity", ""), ""},
+		{"a signed nonce without that Identity", patch(&corev1.Secret{ObjectMeta: meta("default", "liqo-signed-nonce", nil)}, fmt.Sprintf(`{"metadata":{"ownerReferences":[{"$patch":"delete","uid":%q}]}}`, identity.UID)), "no Secret of somebody else"},
 		{"a newer certificate", patch(&corev1.Secret{ObjectMeta: meta("default", issued.Name, nil)}, `{"data":{"kubeconfig":"eA=="}}`), ""},
 		{"a newer certificate for one that was left behind", patch(&corev1.Secret{ObjectMeta: meta("default", "left", nil)}, adopted), ""},
 		{"newer credentials to take copies back", patch(&corev1.Secret{ObjectMeta: meta("default", "liqo-copies", nil)}, `{"data":{"milan.theirs":"eA==","naples.theirs":null}}`), ""},

@@ -100,7 +100,7 @@ const (
 	ReasonSecretInTheWay = "SecretInTheWay"
 )
 
-// PassesByItself tells whether a reason for which a Tenant is not ready goes away without anybody doing something.
+// PassesByItself tells whether a reason of the condition Ready goes away without anybody doing something.
 func PassesByItself(reason string) bool {
 	return reason == ReasonCertificatePending || reason == ReasonEarlierRemains || reason == ReasonQuotaNotCounted
 }

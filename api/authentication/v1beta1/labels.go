@@ -82,3 +82,8 @@ const (
 	// PeeringUserLiqoRole is the Role of a peering user in the Liqo namespace.
 	PeeringUserLiqoRole = "liqo-peering-user-liqo-ns"
 )
+
+// OfHandshake tells whether a Secret, by its name and labels, is one by which a consumer proves who it is.
+func OfHandshake(name string, labels map[string]string) bool {
+	return name == NonceSecret && labels[LabelNonce] == "true" || name == SignedNonceSecret && labels[LabelSignedNonce] == "true"
+}

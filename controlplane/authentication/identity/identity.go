@@ -85,7 +85,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: again}, r.status(ctx, i, secret, c)
+	if err := r.status(ctx, i, secret, c); err != nil || secret == nil {
+		return ctrl.Result{RequeueAfter: again}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, r.tieProof(ctx, i)
+}
+
+// tieProof makes the Identity the owner of the signed nonce that has led to it. Liqo's liqoctl leaves that Secret when a
+// peering ends, and refuses to peer again while it holds a nonce that the provider does not have any more.
+func (r *Reconciler) tieProof(ctx context.Context, i *authv1beta1.Identity) error {
+	if i.Spec.Type != authv1beta1.ControlPlaneIdentity {
+		return nil
+	}
+	s := new(corev1.Secret)
+	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: authv1beta1.SignedNonceSecret}, s)
+	if err != nil || s.Labels[authv1beta1.LabelSignedNonce] != networkingv1beta1.LabelTrue ||
+		s.Labels[networkingv1beta1.LabelRemoteClusterID] != string(i.Spec.ClusterID) || len(s.OwnerReferences) > 0 {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(apply.TieTo(ctx, r.Client, i, s))
 }
 
 // plan decides what the Secret holds. It is nil where none can be made; one that is there stays, since it may still

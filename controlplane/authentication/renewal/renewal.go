@@ -1,7 +1,7 @@
 // Package renewal brings a consumer the newest certificate of its control plane.
 //
 //	consumer: Identity (ControlPlane) -> Renew of its name, to be copied; status.authParams -> Identity
-//	provider: copy of a Renew         -> status.authParams, those of the consumer's Tenant
+//	provider: copy of a Renew         -> status.authParams, those of the consumer's Tenant, with which it goes
 //
 // The provider signs in good time by itself (package issue); a Renew is the way by which the consumer hears of it.
 package renewal
@@ -10,7 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,10 +37,11 @@ import (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list
 
 // SetupWithManager adds the reconcilers of both sides to mgr.
 func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster) error {
-	c, p := &consumer{Client: mgr.GetClient(), Cluster: cluster}, &provider{Client: mgr.GetClient()}
+	c, p := &consumer{Client: mgr.GetClient(), Cluster: cluster}, &provider{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	return errors.Join(
 		ctrl.NewControllerManagedBy(mgr).Named("renewal-consumer").
 			For(&authv1beta1.Identity{}).
@@ -157,8 +161,15 @@ func newer(a, b []byte) bool {
 	return err != nil || x.NotAfter.After(y.NotAfter)
 }
 
+// recheck is how soon a copy without a Tenant is looked at again.
+const recheck = 10 * time.Second
+
 // provider answers copies of Renews.
-type provider struct{ client.Client }
+type provider struct {
+	client.Client
+	// Reader reads past the cache, which does not hold all RoleBindings.
+	Reader client.Reader
+}
 
 // Reconcile answers one copy: who is not the Tenant of its namespace gets nothing.
 func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -174,9 +185,20 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.List(ctx, &list, client.InNamespace(req.Namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list Tenants: %w", err)
 	}
+	if len(list.Items) == 0 {
+		return r.removeOrphan(ctx, renew)
+	}
 	var params *authv1beta1.AuthParams
-	for _, t := range list.Items {
-		if t.Status.TenantNamespace == req.Namespace && t.Spec.ClusterID == renew.Spec.ConsumerClusterID && t.Spec.AuthzPolicy == authv1beta1.KeysExchange {
+	for i := range list.Items {
+		t := &list.Items[i]
+		if t.Status.TenantNamespace != req.Namespace || t.Spec.ClusterID != renew.Spec.ConsumerClusterID {
+			continue
+		}
+		// Without a Tenant the consumer may not delete its copy any more.
+		if err := apply.TieTo(ctx, r.Client, t, renew); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+		if t.Spec.AuthzPolicy == authv1beta1.KeysExchange {
 			params = t.Status.AuthParams
 		}
 	}
@@ -185,6 +207,23 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	_, err := apply.Status(ctx, r.Client, renew, func() { renew.Status.AuthParams = params })
 	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// removeOrphan deletes a copy without a Tenant, which serves nobody: the consumer may have made it again while it was deleted
+// with the Tenant. As long as somebody has a consumer's rights, it would be made again.
+func (r *provider) removeOrphan(ctx context.Context, renew *authv1beta1.Renew) (ctrl.Result, error) {
+	var bindings rbacv1.RoleBindingList
+	if err := r.Reader.List(ctx, &bindings, client.InNamespace(renew.Namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list RoleBindings: %w", err)
+	}
+	if slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool { return b.RoleRef.Name == authv1beta1.RemoteControlPlaneRole }) {
+		return ctrl.Result{RequeueAfter: recheck}, nil
+	}
+	err := r.Delete(ctx, renew, client.Preconditions{UID: new(renew.UID), ResourceVersion: new(renew.ResourceVersion)})
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("delete a Renew without a Tenant: %w", err)
+	}
+	return ctrl.Result{}, nil
 }
 
 // ofTenant returns the copies in the namespace of a Tenant.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -228,6 +229,7 @@ func (r *provider) mark(ctx context.Context, s *authv1beta1.ResourceSlice, tenan
 		return nil
 	}
 	before := s.DeepCopy()
+	s.OwnerReferences = nil // another owner would keep it
 	if err := controllerutil.SetOwnerReference(tenant, s, r.Scheme()); err != nil {
 		return err
 	}
@@ -236,7 +238,7 @@ func (r *provider) mark(ctx context.Context, s *authv1beta1.ResourceSlice, tenan
 	} else {
 		delete(s.Annotations, authv1beta1.AnnotationCordonTenant)
 	}
-	if maps.Equal(before.Annotations, s.Annotations) && len(before.OwnerReferences) == len(s.OwnerReferences) {
+	if maps.Equal(before.Annotations, s.Annotations) && equality.Semantic.DeepEqual(before.OwnerReferences, s.OwnerReferences) {
 		return nil
 	}
 	if err := r.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldOwner)); err != nil {

@@ -48,6 +48,8 @@ type decision struct {
 	useNonce bool
 	// again is when to look again although nothing has changed that we hear of; zero: never.
 	again time.Duration
+	// quotaAgain is when to look at the quota of the consumer again; zero: never.
+	quotaAgain time.Duration
 }
 
 func refuse(reason, format string, args ...any) decision {

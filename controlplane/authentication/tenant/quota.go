@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,8 +31,8 @@ var limits = corev1.ResourceList{
 	count(offloadingv1beta1.GroupVersion.Group, "namespacemaps"): resource.MustParse("10"),
 }
 
-func count(group, kind string) corev1.ResourceName {
-	return corev1.ResourceName("count/" + kind + "." + group)
+func count(group, resource string) corev1.ResourceName {
+	return corev1.ResourceName("count/" + resource + "." + group)
 }
 
 // The kube-controller-manager learns of new kinds every half minute. A quota that is made before that, as it is when
@@ -48,44 +47,49 @@ var (
 )
 
 const (
-	// firstCount is how soon a new quota is looked at that the kube-controller-manager has not looked at.
-	firstCount = 300 * time.Millisecond
-	// unseenFor is for how long it is looked at again.
+	// unseenRecheck is the pause between looks at a new quota that the kube-controller-manager has not looked at.
+	unseenRecheck = 300 * time.Millisecond
+	// unseenFor is how long it may take: after that nobody is expected to count.
 	unseenFor = time.Minute
+	// recheckQuota is how often one is looked at that is well. It is not watched, and comes back when somebody deletes it.
+	recheckQuota = 5 * time.Minute
 	// recountEvery is how often a quota is counted again at first, lastRecount when it has waited for long.
 	recountEvery, lastRecount = 2 * time.Second, time.Minute
 )
 
-// bound limits how much a consumer can write. It returns what the consumer has to wait for before it may write, and when to
-// look again. The quota is made once: the user may change it to allow more, or make it in advance.
-func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant) (*issue.Problem, time.Duration, error) {
+// bound limits how much a consumer can write. It returns what the consumer has to wait for, if it is to begin now, and when
+// to look again. The user may change the quota to allow more, or make it in advance.
+func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant, begins bool) (*issue.Problem, time.Duration, error) {
 	q := new(corev1.ResourceQuota)
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: consumerQuota}, q)
 	if apierrors.IsNotFound(err) {
 		q = quota(t)
 		err = client.IgnoreAlreadyExists(r.Create(ctx, q))
+		q.CreationTimestamp = metav1.Time{} // whatever the clocks are
 	}
 	if err != nil {
-		return nil, 0, wrapQuota("get or make", err)
+		return nil, 0, quotaError("get or make", err)
 	}
-	owner := metav1.GetControllerOf(q)
-	switch {
-	case owner != nil && owner.Name == t.Name && owner.UID != t.UID:
+	switch owner := metav1.GetControllerOf(q); {
+	case owner == nil || owner.Kind != "Tenant":
+		return nil, recheckQuota, nil // the user's own
+	case owner.UID != t.UID:
 		return issue.EarlierRemains("ResourceQuota "+consumerQuota, "Tenant"), 0, nil
-	case owner == nil || owner.UID != t.UID:
-		return nil, 0, nil // the user's own
 	}
 	v := judgeQuota(q, time.Now())
 	if v.recount {
 		before := q.DeepCopy()
-		change(q)
+		toggleRecountLimit(q)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		// A conflict is a change by somebody else, after which it is counted anyway.
-		if err := r.Patch(ctx, q, patch, client.FieldOwner(apply.FieldOwner)); err != nil && !apierrors.IsConflict(err) {
-			return nil, 0, wrapQuota("change", err)
+		err := r.Patch(ctx, q, patch, client.FieldOwner(apply.FieldOwner))
+		switch {
+		case apierrors.IsForbidden(err) && v.waits != "": // a policy: a Tenant that is ready goes on
+			v.waits += "; it cannot be made to: " + err.Error()
+		case err != nil && !apierrors.IsConflict(err) && !apierrors.IsForbidden(err): // after a conflict it is looked at again
+			return nil, 0, quotaError("change", err)
 		}
 	}
-	if v.waits != "" && !meta.IsStatusConditionTrue(t.Status.Conditions, authv1beta1.ConditionReady) {
+	if v.waits != "" && begins {
 		return &issue.Problem{Reason: authv1beta1.ReasonQuotaNotCounted, Message: v.waits, Retry: v.again}, 0, nil
 	}
 	return nil, v.again, nil
@@ -124,17 +128,17 @@ func judgeQuota(q *corev1.ResourceQuota, now time.Time) quotaVerdict {
 			recount: ours || !there, again: min(max(recountEvery, age/10), lastRecount),
 		}
 	case ours:
-		return quotaVerdict{recount: true}
-	case !seen && q.CreationTimestamp.IsZero(), !seen && age < time.Second:
-		return quotaVerdict{waits: "the cluster has yet to look at ResourceQuota " + consumerQuota, again: firstCount}
+		return quotaVerdict{recount: true, again: recountEvery}
+	case !seen && (q.CreationTimestamp.IsZero() || age >= 0 && age < time.Second):
+		return quotaVerdict{waits: "the cluster has yet to look at ResourceQuota " + consumerQuota, again: unseenRecheck}
 	case !seen && age < unseenFor:
 		return quotaVerdict{again: recheck}
 	}
-	return quotaVerdict{}
+	return quotaVerdict{again: recheckQuota}
 }
 
-// change changes the spec of a quota, but not what it allows the consumer.
-func change(q *corev1.ResourceQuota) {
+// toggleRecountLimit changes the spec of a quota, but not what it allows the consumer.
+func toggleRecountLimit(q *corev1.ResourceQuota) {
 	if _, there := q.Spec.Hard[recountLimit]; there {
 		delete(q.Spec.Hard, recountLimit)
 		return
@@ -145,10 +149,7 @@ func change(q *corev1.ResourceQuota) {
 	q.Spec.Hard[recountLimit] = recountMaximum
 }
 
-func wrapQuota(what string, err error) error {
-	if err == nil {
-		return nil
-	}
+func quotaError(what string, err error) error {
 	return fmt.Errorf("%s ResourceQuota %s, which limits what the consumer can write: %w", what, consumerQuota, err)
 }
 

@@ -33,20 +33,21 @@ func TestJudgeQuota(t *testing.T) {
 		recount bool
 		again   time.Duration
 	}{
-		"nobody has looked at it yet": {0, nil, "has yet to look", false, firstCount},
-		"nobody looks at it":          {time.Second, nil, "", false, recheck},
-		"nobody will":                 {unseenFor, nil, "", false, 0},
-		"all is counted":              {0, func(q *corev1.ResourceQuota) { counts(q, "resourceslices", "renews", "namespacemaps") }, "", false, 0},
-		"no kind is known":            {0, func(q *corev1.ResourceQuota) { counts(q) }, "namespacemaps.offloading.liqo.io, renews.authentication.liqo.io, resourceslices.", true, recountEvery},
-		"one kind is not known":       {0, func(q *corev1.ResourceQuota) { counts(q, "resourceslices", "renews") }, "namespacemaps.offloading.liqo.io yet", true, recountEvery},
-		"for a while":                 {100 * time.Second, func(q *corev1.ResourceQuota) { counts(q, "renews", "namespacemaps") }, "resourceslices", true, 10 * time.Second},
-		"for long":                    {time.Hour, func(q *corev1.ResourceQuota) { counts(q, "renews", "namespacemaps") }, "resourceslices", true, lastRecount},
+		"nobody has looked at it yet":          {0, nil, "has yet to look", false, unseenRecheck},
+		"the clock of the API server is ahead": {-time.Hour, nil, "", false, recheck},
+		"nobody looks at it":                   {time.Second, nil, "", false, recheck},
+		"nobody will":                          {unseenFor, nil, "", false, recheckQuota},
+		"all is counted":                       {0, func(q *corev1.ResourceQuota) { counts(q, "resourceslices", "renews", "namespacemaps") }, "", false, recheckQuota},
+		"no kind is known":                     {0, func(q *corev1.ResourceQuota) { counts(q) }, "namespacemaps.offloading.liqo.io, renews.authentication.liqo.io, resourceslices.", true, recountEvery},
+		"one kind is not known":                {0, func(q *corev1.ResourceQuota) { counts(q, "resourceslices", "renews") }, "namespacemaps.offloading.liqo.io yet", true, recountEvery},
+		"for a while":                          {100 * time.Second, func(q *corev1.ResourceQuota) { counts(q, "renews", "namespacemaps") }, "resourceslices", true, 10 * time.Second},
+		"for long":                             {time.Hour, func(q *corev1.ResourceQuota) { counts(q, "renews", "namespacemaps") }, "resourceslices", true, lastRecount},
 		"the user took a limit away": {0, func(q *corev1.ResourceQuota) {
 			delete(q.Spec.Hard, count("authentication.liqo.io", "renews"))
 			counts(q, "resourceslices", "namespacemaps")
-		}, "", false, 0},
-		"our change is left":                          {time.Hour, func(q *corev1.ResourceQuota) { more(q, "1k"); counts(q, "resourceslices", "renews", "namespacemaps") }, "", true, 0},
-		"the same limit of the user's stays":          {time.Hour, func(q *corev1.ResourceQuota) { more(q, "3"); counts(q, "resourceslices", "renews", "namespacemaps") }, "", false, 0},
+		}, "", false, recheckQuota},
+		"our change is left":                          {time.Hour, func(q *corev1.ResourceQuota) { more(q, "1k"); counts(q, "resourceslices", "renews", "namespacemaps") }, "", true, recountEvery},
+		"the same limit of the user's stays":          {time.Hour, func(q *corev1.ResourceQuota) { more(q, "3"); counts(q, "resourceslices", "renews", "namespacemaps") }, "", false, recheckQuota},
 		"the same limit of the user's is not changed": {0, func(q *corev1.ResourceQuota) { more(q, "3"); counts(q) }, "resourceslices", false, recountEvery},
 	} {
 		q := quota(new(authv1beta1.Tenant))
@@ -65,7 +66,7 @@ func TestJudgeQuota(t *testing.T) {
 func TestQuotaIsChanged(t *testing.T) {
 	for name, hard := range map[string]corev1.ResourceList{"as it was made": limits, "without any limit": nil} {
 		q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: hard.DeepCopy()}}
-		change(q)
+		toggleRecountLimit(q)
 		for kind := range hard {
 			if !q.Spec.Hard[kind].Equal(hard[kind]) {
 				t.Errorf("%s: %s is %v", name, kind, q.Spec.Hard[kind])
@@ -74,7 +75,7 @@ func TestQuotaIsChanged(t *testing.T) {
 		if len(q.Spec.Hard) != len(hard)+1 {
 			t.Errorf("%s: it was not changed: %v", name, q.Spec.Hard)
 		}
-		if change(q); len(q.Spec.Hard) != len(hard) {
+		if toggleRecountLimit(q); len(q.Spec.Hard) != len(hard) {
 			t.Errorf("%s: it is not as before:\n%s", name, cmp.Diff(hard, q.Spec.Hard))
 		}
 	}

@@ -84,9 +84,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.status(ctx, t, d, params); err != nil {
 		return ctrl.Result{}, err
 	}
-	if again = sooner(again, d.again); again == 0 && !d.ready() && d.reason != authv1beta1.ReasonTenantDrained {
-		again = recheck
+	if again == 0 {
+		if again = d.again; !d.ready() && d.reason != authv1beta1.ReasonTenantDrained {
+			again = recheck
+		}
 	}
+	again = sooner(again, d.quotaAgain)
 	if len(f.elsewhere) > 0 {
 		again = sooner(again, recheck) // a Tenant elsewhere that is in nobody's way may get its namespace, of which no event tells
 	}
@@ -152,11 +155,12 @@ func (r *Reconciler) namespace(ctx context.Context, name string) (*corev1.Namesp
 // grant does what was decided. Rights that the user has given stay. It changes the decision if something is in the way.
 func (r *Reconciler) grant(ctx context.Context, t *authv1beta1.Tenant, f facts, d *decision) (*authv1beta1.AuthParams, time.Duration, error) {
 	if d.authorized {
-		problem, again, err := r.bound(ctx, t)
+		ready := meta.IsStatusConditionTrue(t.Status.Conditions, authv1beta1.ConditionReady)
+		problem, again, err := r.bound(ctx, t, d.ready() && !ready)
 		if err != nil || problem != nil {
 			return nil, d.hold(problem), err
 		}
-		d.again = sooner(d.again, again)
+		d.quotaAgain = again
 	}
 	if !d.issue {
 		if f.accepted == "" {

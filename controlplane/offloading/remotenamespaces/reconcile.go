@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -65,8 +64,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if f.Map == nil {
 		return ctrl.Result{}, nil
 	}
-	if err := r.own(ctx, f); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if f.Tenant != nil {
+		if err := apply.TieTo(ctx, r.Client, f.Tenant, f.Map); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
 	}
 	failed := r.ensure(ctx, f, &p)
 	before := f.Map.Status.DeepCopy().CurrentMapping
@@ -144,25 +145,6 @@ func (r *Reconciler) lookUp(ctx context.Context, f *Facts) error {
 		case !apierrors.IsNotFound(err):
 			return fmt.Errorf("get namespace %s: %w", name, err)
 		}
-	}
-	return nil
-}
-
-// own ties a copy to its Tenant, with which it goes.
-func (r *Reconciler) own(ctx context.Context, f Facts) error {
-	if f.Tenant == nil {
-		return nil
-	}
-	before := f.Map.DeepCopy()
-	if err := controllerutil.SetOwnerReference(f.Tenant, f.Map, r.Scheme()); err != nil {
-		return err
-	}
-	if len(before.OwnerReferences) == len(f.Map.OwnerReferences) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, f.Map, patch, client.FieldOwner(apply.FieldOwner)); err != nil {
-		return fmt.Errorf("tie to the Tenant: %w", err)
 	}
 	return nil
 }
