@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
 	"github.com/sluice-net/sluice/admin/progress"
+	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -180,6 +182,25 @@ func testReset(t *testing.T, local, remote *side) {
 	ctx := t.Context()
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "mine"}}
 	local.Create(t, mine)
+	// Liqo's liqoctl leaves nonces, a consumer that was away its copies. Those of another peering stay.
+	left := func(namespace, peer, secret, label string) string {
+		return fmt.Sprintf(`
+apiVersion: v1
+kind: Secret
+metadata: {name: %s, namespace: %s, labels: {%s: "true", liqo.io/remote-cluster-id: %s}}
+`, secret, namespace, label, peer)
+	}
+	renew := func(name, namespace, origin string) string {
+		return fmt.Sprintf(`
+apiVersion: authentication.liqo.io/v1beta1
+kind: Renew
+metadata: {name: %s, namespace: %s, labels: {liqo.io/replicated: "true", liqo.io/originID: %s}}
+spec: {consumerClusterID: %[3]s, identityType: ControlPlane, publicKey: AA==, csr: AA==}
+`, name, namespace, origin)
+	}
+	remote.Apply(left("liqo-tenant-rome", "rome", "liqo-nonce", "liqo.io/nonce") + "---" + renew("left", "liqo-tenant-rome", "rome"))
+	local.Apply(left("liqo-tenant-milan", "milan", "liqo-signed-nonce", "liqo.io/signed-nonce") + "---" + renew("of-naples", "liqo-tenant-milan", "naples") +
+		"---" + left("liqo-tenant-milan", "naples", "liqo-nonce", "liqo.io/nonce"))
 	o := options()
 	o.OwnNamespaces = true
 	refusal := errors.New("better not")
@@ -211,7 +232,7 @@ func testReset(t *testing.T, local, remote *side) {
 (remote) Gateway server already deleted
 (local) Network configuration correctly deleted
 (remote) Network configuration correctly deleted
-WARN (local) Namespace liqo-tenant-milan is kept, because it contains objects that do not belong to the peering: ConfigMap mine
+WARN (local) Namespace liqo-tenant-milan is kept, because it contains objects that do not belong to the peering: ConfigMap mine, Renew of-naples, Secret liqo-nonce
 `)
 	var n corev1.Namespace
 	if err := remote.Get(ctx, "", "liqo-tenant-rome", &n); client.IgnoreNotFound(err) != nil || err == nil {
@@ -221,6 +242,10 @@ WARN (local) Namespace liqo-tenant-milan is kept, because it contains objects th
 		s.nothing(t, "configurations,publickeies,networks.ipam.liqo.io")
 	}
 	local.Delete(t, mine)
+	local.Delete(t, &authv1beta1.Renew{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "of-naples"}})
+	for _, name := range []string{"liqo-nonce", "liqo-signed-nonce"} {
+		local.Delete(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: name}})
+	}
 }
 
 // testForeign uses what somebody made under other names.

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
 // rightsToReset are those that it takes to remove what was found.
@@ -229,7 +230,9 @@ func (e *end) othersIn(ctx context.Context, namespace string) ([]string, error) 
 			return nil, err
 		}
 	}
-	return slices.Concat(found...), nil
+	names := slices.Concat(found...)
+	slices.Sort(names) // API servers name their kinds in any order
+	return names, nil
 }
 
 // transient kinds say nothing about whether a namespace is in use.
@@ -237,6 +240,19 @@ var transient = map[string]bool{"Event": true, "Lease": true, "EndpointSlice": t
 
 // everywhere is what each namespace holds.
 var everywhere = []string{"ServiceAccount default", "ConfigMap kube-root-ca.crt", "ConfigMap openshift-service-ca.crt", "ConfigMap istio-ca-root-cert"}
+
+// leftByPeering tells whether an object is what Liqo's liqoctl, or a consumer that was away, leaves at the end of a peering:
+// it is of no use without a Tenant or an Identity, which would keep the namespace themselves.
+func (e *end) leftByPeering(kind schema.GroupVersionKind, m *metav1.PartialObjectMetadata) bool {
+	switch kind.GroupKind() {
+	case schema.GroupKind{Kind: "Secret"}:
+		return authv1beta1.OfHandshake(m.Name, m.Labels) && m.Labels[networkingv1beta1.LabelRemoteClusterID] == e.peer.id
+	case authv1beta1.GroupVersion.WithKind("ResourceSlice").GroupKind(), authv1beta1.GroupVersion.WithKind("Renew").GroupKind(),
+		offloadingv1beta1.GroupVersion.WithKind("NamespaceMap").GroupKind():
+		return m.Labels[authv1beta1.LabelReplicated] == networkingv1beta1.LabelTrue && m.Labels[authv1beta1.LabelReplicationOrigin] == e.peer.id
+	}
+	return false
+}
 
 func (e *end) othersOf(ctx context.Context, kind schema.GroupVersionKind, namespace string) (names []string, err error) {
 	var list metav1.PartialObjectMetadataList
@@ -255,7 +271,8 @@ func (e *end) othersOf(ctx context.Context, kind schema.GroupVersionKind, namesp
 		name := kind.Kind + " " + m.Name
 		ours := m.Labels[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue ||
 			// Not a Secret, say: keys that somebody made himself carry the label too.
-			kind.Group == networkingv1beta1.GroupVersion.Group && m.Labels[networkingv1beta1.LabelRemoteClusterID] == e.peer.id
+			kind.Group == networkingv1beta1.GroupVersion.Group && m.Labels[networkingv1beta1.LabelRemoteClusterID] == e.peer.id ||
+			e.leftByPeering(kind, m)
 		if len(m.OwnerReferences) == 0 && !ours && !slices.Contains(everywhere, name) {
 			if m.Labels[authv1beta1.LabelPeeringUser] != "" {
 				name += ofPeeringUser

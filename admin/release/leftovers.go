@@ -416,8 +416,7 @@ func nobodys(kind schema.GroupVersionKind, o client.Object) bool {
 			return true
 		}
 		// What a consumer has signed to get an identity is of no use without the kinds.
-		labels := o.GetLabels()
-		return kind.Kind == "Secret" && (labels[authv1beta1.LabelNonce] == networkingv1beta1.LabelTrue || labels[authv1beta1.LabelSignedNonce] == networkingv1beta1.LabelTrue)
+		return kind.Kind == "Secret" && authv1beta1.OfHandshake(o.GetName(), o.GetLabels())
 	}
 	return false
 }
