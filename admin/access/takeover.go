@@ -118,8 +118,8 @@ func (c *Cluster) takeoverState(ctx context.Context) (s takeoverState, err error
 		{"apps", "v1", "Deployment", c.LiqoNamespace, ControllerName, true, &s.missing},
 		{"apps", "v1", "DaemonSet", fabric, FabricName, true, &s.missing},
 	} {
-		if o.program && len(s.there()) == 0 { // then these tell nothing
-			break
+		if o.program && len(s.there()) == 0 { // then they tell nothing
+			continue
 		}
 		m := new(metav1.PartialObjectMetadata)
 		m.SetGroupVersionKind(schema.GroupVersionKind{Group: o.group, Version: o.version, Kind: o.kind})

@@ -110,7 +110,11 @@ func customResources(c *cluster) []Finding {
 	case len(missing) == len(wanted):
 		return []Finding{fail("there is none of the CRDs: nothing is installed").fix("install it with 'liqoctl install'")}
 	case len(missing)+len(out) > 0 && c.MayBeOfLiqo():
-		return []Finding{skip("they are not those of this version; whether they are Liqo's is not known: %s", c.unread("Deployment"))}
+		differ := "some differ from those of this version"
+		if len(missing) > 0 {
+			differ = "those of this version are missing: " + strings.Join(missing, ", ")
+		}
+		return []Finding{skip("%s; whether they are Liqo's is not known: %s", differ, c.unread("Deployment"))}
 	case len(missing) > 0:
 		out = append(out, fail("CRDs are missing: %s", strings.Join(missing, ", ")).because("the installation is incomplete or of an older version").fix(upgradeHint))
 	}

@@ -38,7 +38,7 @@ func nodeTunnels(e *end) []Finding {
 		return []Finding{fail("the cluster has no nodes that take part in the network")}
 	}
 	if e.after == nil && e.cluster.MayBeOfLiqo() && !slices.ContainsFunc(e.cluster.Nodes, saysReady) {
-		return []Finding{skip("by the objects %d nodes are joined to the gateway; whether packets pass is not known: Liqo's node agents do not tell, "+
+		return []Finding{skip("by the objects %d nodes are joined to the gateway; whether packets pass is not known: no node agent tells, "+
 			"and the gateway was not asked", len(e.cluster.Nodes))}
 	}
 	return []Finding{pass("%d nodes are joined to the gateway%s", len(e.cluster.Nodes), e.linkKinds())}

@@ -257,7 +257,7 @@ func trialPod(h *handover) (*corev1.Pod, error) {
 		}
 		spec = trialOf(spec)
 		spec.RestartPolicy = corev1.RestartPolicyNever
-		pod := &corev1.Pod{ObjectMeta: trialMeta(h.name.Namespace, h.name.Name), Spec: spec}
+		pod := &corev1.Pod{ObjectMeta: trialMeta(h.name.Namespace, access.TrialName+"-"+h.name.Name), Spec: spec}
 		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 		return pod, nil
 	}

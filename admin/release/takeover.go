@@ -351,7 +351,7 @@ func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
 	}
 	created := false
 	w := waiter{cluster: t.cluster, tell: onlyNews(tell)}
-	err := w.until(ctx, describe(t.fabric)+" to be made", "", t.fabric.GetName(), trialName, func(ctx context.Context) (string, error) {
+	err := w.until(ctx, describe(t.fabric)+" to be made", "", t.fabric.GetName(), access.TrialName, func(ctx context.Context) (string, error) {
 		ns := t.fabric.DeepCopy()
 		err := t.cluster.Client.Create(ctx, ns, fieldOwner)
 		if created = err == nil; created || !apierrors.IsAlreadyExists(err) {

@@ -26,15 +26,12 @@ import (
 // Before Liqo's programs give way to ours, ours run once where they will, and only tell their version: a node may have to pull
 // the image first, and a wrong one must cost no traffic.
 
-// trialName begins the names of what tries an image, and is its label.
-const trialName = access.TrialName
-
 // labelName is the label by which the pods of a program are found.
 const labelName = "app.kubernetes.io/name"
 
-func trialMeta(namespace, of string) metav1.ObjectMeta {
-	meta := adoptionMeta(trialName + "-" + of)
-	meta.Namespace, meta.Labels[labelName] = namespace, trialName
+func trialMeta(namespace, name string) metav1.ObjectMeta {
+	meta := adoptionMeta(name)
+	meta.Namespace, meta.Labels[labelName] = namespace, access.TrialName
 	return meta
 }
 
@@ -96,14 +93,14 @@ func (p *Plan) trials() (trials []client.Object, namespace *unstructured.Unstruc
 		spec.Containers[0].Resources, spec.PriorityClassName = corev1.ResourceRequirements{}, ""
 		if !agents {
 			spec.RestartPolicy = corev1.RestartPolicyNever
-			pod := &corev1.Pod{ObjectMeta: trialMeta(u.GetNamespace(), "controller"), Spec: spec}
+			pod := &corev1.Pod{ObjectMeta: trialMeta(u.GetNamespace(), access.TrialController), Spec: spec}
 			pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 			trials = append(trials, pod)
 			continue
 		}
-		d := &appsv1.DaemonSet{ObjectMeta: trialMeta(u.GetNamespace(), "fabric")}
+		d := &appsv1.DaemonSet{ObjectMeta: trialMeta(u.GetNamespace(), access.TrialFabric)}
 		d.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
-		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{labelName: trialName}}
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{labelName: access.TrialName}}
 		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.Labels}, Spec: spec}
 		trials = append(trials, d)
 	}
@@ -142,7 +139,7 @@ func try(ctx context.Context, c *access.Cluster, tell progress.Func, trials ...c
 		}
 		w := waiter{cluster: c, tell: onlyNews(tell), advice: "name the right one with --set tag=TAG."}
 		var made types.UID
-		err := w.until(ctx, nodes+" to run "+image, image+" runs", o.GetNamespace(), trialName, func(ctx context.Context) (string, error) {
+		err := w.until(ctx, nodes+" to run "+image, image+" runs", o.GetNamespace(), access.TrialName, func(ctx context.Context) (string, error) {
 			if made == "" {
 				p := o.DeepCopyObject().(client.Object)
 				switch err := c.Client.Create(ctx, p, fieldOwner); {
@@ -189,7 +186,7 @@ func trialLacks(ctx context.Context, c *access.Cluster, trial client.Object, mad
 	if d.Status.ObservedGeneration < d.Generation {
 		return "it has not started", false, nil
 	}
-	pods, err := podsOf(ctx, c, d.Namespace, trialName)
+	pods, err := podsOf(ctx, c, d.Namespace, access.TrialName)
 	if err != nil {
 		return "", false, err
 	}

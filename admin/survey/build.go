@@ -115,6 +115,7 @@ func (f *facts) internal() []Node {
 	for i := range f.internalNodes {
 		o := &f.internalNodes[i]
 		if liqos && !ours { // agents of ours have said it before Liqo's took over again
+			o = o.DeepCopy()
 			o.Status.Conditions = nil
 		}
 		n := byName[o.Name]

@@ -35,15 +35,17 @@ var liqosPrograms = []struct{ name, component, image string }{
 }
 
 // LiqosProgram tells which of these a Deployment or DaemonSet in Liqo's namespace runs: by the labels of the chart, or else by
-// an image, as names depend on the values of the chart. Empty: another one. Our controller is none, though it has the labels
+// an image, as names depend on its values. Empty: another one. Our controller is none, though it has the labels
 // by which Liqo's own liqoctl finds Liqo's.
 func LiqosProgram(o *metav1.ObjectMeta, pod *corev1.PodSpec) string {
 	if o.Name == access.ControllerName {
 		return ""
 	}
 	for _, p := range liqosPrograms {
+		// The other images have names that somebody else's may have.
+		known := p.name == LiqosControllers || o.Labels["app.kubernetes.io/part-of"] == "liqo"
 		if o.Labels["app.kubernetes.io/name"] == p.name && o.Labels["app.kubernetes.io/component"] == p.component ||
-			slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return imageName(c.Image) == p.image }) {
+			known && slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return imageName(c.Image) == p.image }) {
 			return p.name
 		}
 	}
