@@ -16,13 +16,21 @@ import (
 // liqosLiqoctl runs Liqo's own liqoctl, which must succeed, and returns what it says.
 func (w *world) liqosLiqoctl(t *testing.T, dir string, args ...string) string {
 	t.Helper()
+	said, err := w.tryLiqosLiqoctl(t, dir, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+func (w *world) tryLiqosLiqoctl(t *testing.T, dir string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(dir, "liqoctl"), args...)
 	cmd.Dir, cmd.Env = w.Dir, w.environment()
 	out, errs, err := w.run(t.Context(), cmd)
 	if err != nil {
-		t.Fatalf("Liqo's liqoctl %s: %v\n%s%s", strings.Join(args, " "), err, out, errs)
+		err = fmt.Errorf("Liqo's liqoctl %s: %w\n%s%s", strings.Join(args, " "), err, out, errs)
 	}
-	return out + errs
+	return out + errs, err
 }
 
 // TestLiqosLiqoctl has two clusters peered, used and parted by Liqo's own liqoctl: Sluice runs in both, and has just been
@@ -55,7 +63,10 @@ func TestLiqosLiqoctl(t *testing.T) {
 		{w.a, []string{"info", "peer", w.b.Name}, []string{kubelab.PodCIDR + " → Remapped to ", "Address: " + w.b.Public.String(), "Resource slice accepted", "Action: Consuming"}},
 	} {
 		lab.Eventually(t, patience, "Liqo's liqoctl sees the peering", func() error {
-			said := w.liqosLiqoctl(t, dir, append(c.args, "--kubeconfig", c.at.Kubeconfig)...)
+			said, err := w.tryLiqosLiqoctl(t, dir, append(c.args, "--kubeconfig", c.at.Kubeconfig)...)
+			if err != nil {
+				return err
+			}
 			for _, want := range c.says {
 				if !strings.Contains(said, want) {
 					return fmt.Errorf("in %s it does not say %q:\n%s", c.at.Name, want, said)
@@ -75,15 +86,25 @@ containers: [{name: web, image: %q, imagePullPolicy: Never, securityContext: {al
 	w.liqosLiqoctl(t, dir, inA("unoffload", "namespace", offloadedHere, "--skip-confirm")...)
 	w.kubectl(t, w.a, "delete", "namespace", offloadedHere)
 
-	said := w.liqosLiqoctl(t, dir, w.both("unpeer", "--skip-confirm", "--timeout", commandLimit.String())...)
-	t.Logf("unpeer says\n%s", said)
+	unpeer := w.both("unpeer", "--skip-confirm", "--timeout", commandLimit.String())
+	t.Logf("unpeer says\n%s", w.liqosLiqoctl(t, dir, unpeer...))
+	// Once more, with what it has left. What would be in its way goes with the Identity.
+	lab.Eventually(t, patience, "the signed nonce is gone", func() error {
+		left, err := w.a.Kubectl("get", "secrets", "-A", "-l", "liqo.io/signed-nonce", "-o", "name")
+		if err == nil && left != "" {
+			err = errors.New(left)
+		}
+		return err
+	})
+	w.liqosLiqoctl(t, dir, w.peerArgs(w.a.Kubeconfig, w.b.Kubeconfig)...)
+	w.liqosLiqoctl(t, dir, unpeer...)
 	lab.Eventually(t, patience, "the virtual node is gone", func() error {
 		if _, err := w.a.Kubectl("get", "node", w.b.Name); err == nil {
 			return errors.New("it is there")
 		}
 		return nil
 	})
-	// What Liqo's liqoctl leaves in both clusters is the tenant namespace.
+	// Liqo's liqoctl leaves the tenant namespaces.
 	w.each(t, func(c *kubelab.Cluster) error {
 		_, err := c.Kubectl("delete", "namespaces", "-l", "liqo.io/tenant-namespace=true")
 		return err
