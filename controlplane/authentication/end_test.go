@@ -27,6 +27,17 @@ func TestEndByLiqosLiqoctl(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: rome.tenant, Name: "controlplane-milan", Labels: peering("milan")},
 		Spec:       authv1beta1.IdentitySpec{ClusterID: "milan", Type: authv1beta1.ControlPlaneIdentity, AuthParams: *params, Namespace: new(milan.tenant)},
 	}
+	rome.Create(t, identity)
+	signed, renew := &corev1.Secret{}, &authv1beta1.Renew{}
+	controlplanetest.Eventually(t, "what goes is tied to what ends", func(ctx context.Context) error {
+		if err := rome.Get(ctx, rome.tenant, "liqo-signed-nonce", signed); err != nil || len(signed.OwnerReferences) != 1 || signed.OwnerReferences[0].UID != identity.UID {
+			return fmt.Errorf("the signed nonce has the owners %+v: %v", signed.OwnerReferences, err)
+		}
+		if err := milan.Get(ctx, milan.tenant, "controlplane-milan", renew); err != nil || len(renew.OwnerReferences) != 1 || renew.OwnerReferences[0].UID != tenant.UID {
+			return fmt.Errorf("the Renew has the owners %+v: %v", renew.OwnerReferences, err)
+		}
+		return nil
+	})
 	// Nobody else's Secret is tied to an Identity: in other namespaces are one of no handshake, one for another peer, and one
 	// that goes with something else.
 	others := make(map[string]*corev1.Secret)
@@ -40,21 +51,9 @@ func TestEndByLiqosLiqoctl(t *testing.T) {
 		}
 		rome.Create(t, o)
 		others[namespace] = o
-		elsewhere := identity.DeepCopy()
-		elsewhere.Namespace = namespace
+		elsewhere := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: identity.Name, Labels: peering("milan")}, Spec: identity.Spec}
 		rome.Create(t, elsewhere)
 	}
-	rome.Create(t, identity)
-	signed, renew := &corev1.Secret{}, &authv1beta1.Renew{}
-	controlplanetest.Eventually(t, "what goes is tied to what ends", func(ctx context.Context) error {
-		if err := rome.Get(ctx, rome.tenant, "liqo-signed-nonce", signed); err != nil || len(signed.OwnerReferences) != 1 || signed.OwnerReferences[0].UID != identity.UID {
-			return fmt.Errorf("the signed nonce has the owners %+v: %v", signed.OwnerReferences, err)
-		}
-		if err := milan.Get(ctx, milan.tenant, "controlplane-milan", renew); err != nil || len(renew.OwnerReferences) != 1 || renew.OwnerReferences[0].UID != tenant.UID {
-			return fmt.Errorf("the Renew has the owners %+v: %v", renew.OwnerReferences, err)
-		}
-		return nil
-	})
 	// The Tenant first: then the consumer may delete its copies no more.
 	if err := milan.Client.Delete(t.Context(), tenant); err != nil {
 		t.Fatal(err)
@@ -70,7 +69,7 @@ func TestEndByLiqosLiqoctl(t *testing.T) {
 		}
 		return nil
 	})
-	for namespace, before := range others {
+	for namespace, before := range others { // their Identities have been looked at, as the one of their namespace came last
 		now := new(corev1.Secret)
 		if rome.Read(t, namespace, "liqo-signed-nonce", now); !equality.Semantic.DeepEqual(before.OwnerReferences, now.OwnerReferences) {
 			t.Errorf("the Secret of somebody else in namespace %s has the owners %+v", namespace, now.OwnerReferences)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -88,7 +89,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.status(ctx, i, secret, c); err != nil || secret == nil {
 		return ctrl.Result{RequeueAfter: again}, err
 	}
-	return ctrl.Result{RequeueAfter: again}, r.tieProof(ctx, i)
+	err = r.tieProof(ctx, i)
+	if apierrors.IsForbidden(err) { // by a policy: the Identity serves without
+		log.FromContext(ctx).Info("the signed nonce will stay when the peering ends", "why", err.Error())
+		err = nil
+	}
+	return ctrl.Result{RequeueAfter: again}, err
 }
 
 // tieProof makes the Identity the owner of the signed nonce that has led to it. Liqo's liqoctl leaves that Secret when a
@@ -103,7 +109,12 @@ func (r *Reconciler) tieProof(ctx context.Context, i *authv1beta1.Identity) erro
 		s.Labels[networkingv1beta1.LabelRemoteClusterID] != string(i.Spec.ClusterID) || len(s.OwnerReferences) > 0 {
 		return client.IgnoreNotFound(err)
 	}
-	return client.IgnoreNotFound(apply.TieTo(ctx, r.Client, i, s))
+	// Of one that has just ended, the cache may not know yet, and the nonce be that of the next handshake.
+	live := new(authv1beta1.Identity)
+	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(i), live); err != nil || live.UID != i.UID || !live.DeletionTimestamp.IsZero() {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(apply.TieTo(ctx, r.Client, live, s))
 }
 
 // plan decides what the Secret holds. It is nil where none can be made; one that is there stays, since it may still

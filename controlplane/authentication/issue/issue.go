@@ -117,12 +117,12 @@ func (i *Issuer) Issue(ctx context.Context, g Grant) (*authv1beta1.AuthParams, t
 	return params, max(time.Second, c.RenewAt().Sub(i.Now())), nil, nil
 }
 
-// EarlierRemains is the problem that what, which was made for an earlier object of a kind and the same name, is still there.
+// EarlierRemains is the problem that what, which was made for an earlier object of a kind, is still there.
 // It is not taken over: the garbage collector may be about to delete it.
 func EarlierRemains(what, kind string) *Problem {
 	return &Problem{
 		Reason: authv1beta1.ReasonEarlierRemains, Retry: time.Second,
-		Message: fmt.Sprintf("%s is that of an earlier %s of this name, and the garbage collector of the cluster is to delete it. If it stays, see whether kube-controller-manager works, or delete it", what, kind),
+		Message: fmt.Sprintf("%s is that of an earlier %s, and the garbage collector of the cluster is to delete it. If it stays, see whether kube-controller-manager works, or delete it", what, kind),
 	}
 }
 

@@ -161,8 +161,8 @@ func newer(a, b []byte) bool {
 	return err != nil || x.NotAfter.After(y.NotAfter)
 }
 
-// recheck is how soon a copy without a Tenant is looked at again.
-const recheck = 10 * time.Second
+// recheck is how soon a copy without a Tenant is looked at again at first, lastRecheck when it has been there for long.
+const recheck, lastRecheck = 10 * time.Second, 10 * time.Minute
 
 // provider answers copies of Renews.
 type provider struct {
@@ -210,14 +210,16 @@ func (r *provider) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 }
 
 // removeOrphan deletes a copy without a Tenant, which serves nobody: the consumer may have made it again while it was deleted
-// with the Tenant. As long as somebody has a consumer's rights, it would be made again.
+// with the Tenant. As long as somebody has a consumer's rights, it would be made again; by rights that are not seen here, not
+// more often than once in recheck.
 func (r *provider) removeOrphan(ctx context.Context, renew *authv1beta1.Renew) (ctrl.Result, error) {
 	var bindings rbacv1.RoleBindingList
 	if err := r.Reader.List(ctx, &bindings, client.InNamespace(renew.Namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list RoleBindings: %w", err)
 	}
-	if slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool { return b.RoleRef.Name == authv1beta1.RemoteControlPlaneRole }) {
-		return ctrl.Result{RequeueAfter: recheck}, nil
+	mayWrite := slices.ContainsFunc(bindings.Items, func(b rbacv1.RoleBinding) bool { return b.RoleRef.Name == authv1beta1.RemoteControlPlaneRole })
+	if age := time.Since(renew.CreationTimestamp.Time); mayWrite || age < recheck {
+		return ctrl.Result{RequeueAfter: min(max(recheck, age/10), lastRecheck)}, nil
 	}
 	err := r.Delete(ctx, renew, client.Preconditions{UID: new(renew.UID), ResourceVersion: new(renew.ResourceVersion)})
 	if client.IgnoreNotFound(err) != nil {

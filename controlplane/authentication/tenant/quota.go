@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -92,7 +93,7 @@ func (r *Reconciler) bound(ctx context.Context, t *authv1beta1.Tenant, begins bo
 	if v.waits != "" && begins {
 		return &issue.Problem{Reason: authv1beta1.ReasonQuotaNotCounted, Message: v.waits, Retry: v.again}, 0, nil
 	}
-	return nil, v.again, nil
+	return nil, wait.Jitter(v.again, 0.2), nil // not all at once
 }
 
 // quotaVerdict is what to do about a quota.
@@ -120,16 +121,17 @@ func judgeQuota(q *corev1.ResourceQuota, now time.Time) quotaVerdict {
 	limit, there := q.Spec.Hard[recountLimit]
 	ours := there && limit.Cmp(recountMaximum) == 0
 	age := now.Sub(q.CreationTimestamp.Time)
+	pause := min(max(recountEvery, age/10), lastRecount)
 	switch {
 	case len(missing) > 0:
 		return quotaVerdict{
 			waits: fmt.Sprintf("the cluster does not count %s yet, and would refuse what the consumer writes; within half a minute of the installation this is normal",
 				strings.Join(missing, ", ")),
-			recount: ours || !there, again: min(max(recountEvery, age/10), lastRecount),
+			recount: ours || !there, again: pause,
 		}
 	case ours:
-		return quotaVerdict{recount: true, again: recountEvery}
-	case !seen && (q.CreationTimestamp.IsZero() || age >= 0 && age < time.Second):
+		return quotaVerdict{recount: true, again: pause}
+	case !seen && (q.CreationTimestamp.IsZero() || age >= 0 && age < 2*time.Second):
 		return quotaVerdict{waits: "the cluster has yet to look at ResourceQuota " + consumerQuota, again: unseenRecheck}
 	case !seen && age < unseenFor:
 		return quotaVerdict{again: recheck}

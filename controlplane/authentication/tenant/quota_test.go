@@ -35,7 +35,7 @@ func TestJudgeQuota(t *testing.T) {
 	}{
 		"nobody has looked at it yet":          {0, nil, "has yet to look", false, unseenRecheck},
 		"the clock of the API server is ahead": {-time.Hour, nil, "", false, recheck},
-		"nobody looks at it":                   {time.Second, nil, "", false, recheck},
+		"nobody looks at it":                   {2 * time.Second, nil, "", false, recheck},
 		"nobody will":                          {unseenFor, nil, "", false, recheckQuota},
 		"all is counted":                       {0, func(q *corev1.ResourceQuota) { counts(q, "resourceslices", "renews", "namespacemaps") }, "", false, recheckQuota},
 		"no kind is known":                     {0, func(q *corev1.ResourceQuota) { counts(q) }, "namespacemaps.offloading.liqo.io, renews.authentication.liqo.io, resourceslices.", true, recountEvery},
@@ -46,7 +46,7 @@ func TestJudgeQuota(t *testing.T) {
 			delete(q.Spec.Hard, count("authentication.liqo.io", "renews"))
 			counts(q, "resourceslices", "namespacemaps")
 		}, "", false, recheckQuota},
-		"our change is left":                          {time.Hour, func(q *corev1.ResourceQuota) { more(q, "1k"); counts(q, "resourceslices", "renews", "namespacemaps") }, "", true, recountEvery},
+		"our change is left":                          {time.Hour, func(q *corev1.ResourceQuota) { more(q, "1k"); counts(q, "resourceslices", "renews", "namespacemaps") }, "", true, lastRecount},
 		"the same limit of the user's stays":          {time.Hour, func(q *corev1.ResourceQuota) { more(q, "3"); counts(q, "resourceslices", "renews", "namespacemaps") }, "", false, recheckQuota},
 		"the same limit of the user's is not changed": {0, func(q *corev1.ResourceQuota) { more(q, "3"); counts(q) }, "resourceslices", false, recountEvery},
 	} {
