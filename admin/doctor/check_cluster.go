@@ -112,7 +112,7 @@ func customResources(c *cluster) []Finding {
 	case len(missing)+len(out) > 0 && c.MayBeOfLiqo():
 		differ := "some differ from those of this version"
 		if len(missing) > 0 {
-			differ = "those of this version are missing: " + strings.Join(missing, ", ")
+			differ = "of those of this version these are missing: " + strings.Join(missing, ", ")
 		}
 		return []Finding{skip("%s; whether they are Liqo's is not known: %s", differ, c.unread("Deployment"))}
 	case len(missing) > 0:
