@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -85,6 +86,15 @@ func foreign(kind string, live client.Object) *ForeignError {
 		whose = fmt.Sprintf("belongs to gateway %s of namespace %s", name, live.GetLabels()[networkingv1beta1.LabelGatewayNamespace])
 	}
 	return &ForeignError{kind + " " + live.GetName(), whose}
+}
+
+// Controller is the reference to its owner of what a controller makes for an object. It does not block the deletion of the
+// owner, which takes the right to update the owner's finalizers where the API server asks who may (the admission plugin
+// OwnerReferencesPermissionEnforcement, which OpenShift enables).
+func Controller(owner metav1.Object, kind schema.GroupVersionKind) []metav1.OwnerReference {
+	ref := metav1.NewControllerRef(owner, kind)
+	ref.BlockOwnerDeletion = nil
+	return []metav1.OwnerReference{*ref}
 }
 
 // TieTo makes owner the only owner of an object that somebody else has made in its namespace: when the owner is deleted, so

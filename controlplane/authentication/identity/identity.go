@@ -163,7 +163,7 @@ func plan(i *authv1beta1.Identity, key credentials.Key, now time.Time) (secret *
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(i.Spec.ClusterID),
 				authv1beta1.LabelIdentityType: string(i.Spec.Type),
 			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(i, authv1beta1.GroupVersion.WithKind("Identity"))},
+			OwnerReferences: apply.Controller(i, authv1beta1.GroupVersion.WithKind("Identity")),
 		},
 		Data: map[string][]byte{authv1beta1.KubeconfigKey: kubeconfig},
 	}

@@ -209,7 +209,7 @@ func (i *Issuer) keep(ctx context.Context, g Grant, data map[string][]byte) erro
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: g.Owner.GetNamespace(), Name: g.secretName(),
 			Labels:          map[string]string{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: g.Consumer},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(g.Owner, kind)},
+			OwnerReferences: apply.Controller(g.Owner, kind),
 		},
 		Data: data,
 	})

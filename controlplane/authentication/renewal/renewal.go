@@ -116,7 +116,7 @@ func (r *consumer) request(ctx context.Context, i *authv1beta1.Identity, there *
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(i.Spec.ClusterID),
 				authv1beta1.LabelReplication: networkingv1beta1.LabelTrue, authv1beta1.LabelReplicationDestination: string(i.Spec.ClusterID),
 			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(i, authv1beta1.GroupVersion.WithKind("Identity"))},
+			OwnerReferences: apply.Controller(i, authv1beta1.GroupVersion.WithKind("Identity")),
 		},
 		Spec: authv1beta1.RenewSpec{
 			ConsumerClusterID: authv1beta1.ClusterID(id), PublicKey: text, CSR: csr, IdentityType: authv1beta1.ControlPlaneIdentity,

@@ -99,7 +99,7 @@ func (r *consumer) identity(ctx context.Context, s *authv1beta1.ResourceSlice) e
 			networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(*s.Spec.ProviderClusterID),
 			authv1beta1.LabelResourceSliceName: s.Name,
 		},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, authv1beta1.GroupVersion.WithKind("ResourceSlice"))},
+		OwnerReferences: apply.Controller(s, authv1beta1.GroupVersion.WithKind("ResourceSlice")),
 	}}
 	switch authenticated(s) {
 	case authv1beta1.SliceAccepted:

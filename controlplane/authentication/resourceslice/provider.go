@@ -65,7 +65,9 @@ const fullRetry = time.Minute
 // before would be accepted a moment later. One whose Tenant cannot be judged has to tell so in the end.
 const judgedWithin = time.Minute
 
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch
+// Who may not delete an object may not tie it to an owner on OpenShift.
+//
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get

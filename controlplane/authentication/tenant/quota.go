@@ -163,7 +163,7 @@ func quota(t *authv1beta1.Tenant) *corev1.ResourceQuota {
 			Labels: map[string]string{
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(t.Spec.ClusterID),
 			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, authv1beta1.GroupVersion.WithKind("Tenant"))},
+			OwnerReferences: apply.Controller(t, authv1beta1.GroupVersion.WithKind("Tenant")),
 		},
 		Spec: corev1.ResourceQuotaSpec{Hard: limits.DeepCopy()},
 	}

@@ -213,7 +213,7 @@ func (r *Reconciler) binding(t *authv1beta1.Tenant, handshake string) *rbacv1.Ro
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: string(t.Spec.ClusterID),
 			},
 			Annotations:     map[string]string{annotationHandshake: handshake},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, authv1beta1.GroupVersion.WithKind("Tenant"))},
+			OwnerReferences: apply.Controller(t, authv1beta1.GroupVersion.WithKind("Tenant")),
 		},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authv1beta1.RemoteControlPlaneRole},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: string(t.Spec.ClusterID)}},

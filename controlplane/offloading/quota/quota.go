@@ -95,7 +95,7 @@ func wanted(s *authv1beta1.ResourceSlice, enforcement offloadingv1beta1.LimitsEn
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: consumer,
 				offloadingv1beta1.LabelCreatorUser: objectname.Shorten(user, validation.LabelValueMaxLength),
 			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, authv1beta1.GroupVersion.WithKind("ResourceSlice"))},
+			OwnerReferences: apply.Controller(s, authv1beta1.GroupVersion.WithKind("ResourceSlice")),
 		},
 		Spec: offloadingv1beta1.QuotaSpec{
 			User: user, Resources: s.Status.Resources, LimitsEnforcement: enforcement, Cordoned: new(cordoned(s)),

@@ -15,6 +15,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
+	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/peeraddress"
 )
 
@@ -65,7 +66,7 @@ func Build(owner metav1.ObjectMeta, t *offloadingv1beta1.EndpointSliceTemplate, 
 				discoveryv1.LabelServiceName:     service,
 				discoveryv1.LabelManagedBy:       offloadingv1beta1.EndpointSliceManager,
 			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&owner, offloadingv1beta1.GroupVersion.WithKind("ShadowEndpointSlice"))},
+			OwnerReferences: apply.Controller(&owner, offloadingv1beta1.GroupVersion.WithKind("ShadowEndpointSlice")),
 		},
 		AddressType: t.AddressType, Ports: ports, Endpoints: []discoveryv1.Endpoint{},
 	}

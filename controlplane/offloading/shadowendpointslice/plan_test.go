@@ -73,7 +73,7 @@ func TestBuild(t *testing.T) {
 				"liqo.io/managed-by": "shadowendpointslice", "offloading.liqo.io/origin": "rome",
 			},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowEndpointSlice", Name: "web-1", UID: "u", Controller: new(true), BlockOwnerDeletion: new(true),
+				APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowEndpointSlice", Name: "web-1", UID: "u", Controller: new(true),
 			}},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,

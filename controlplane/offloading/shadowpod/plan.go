@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/allow"
+	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/controlplane/requests"
@@ -77,7 +78,7 @@ func podOf(s *raw, spec *corev1.PodSpec, p placement.Consumer, q *offloadingv1be
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: s.Name, Labels: l, Annotations: annotations(s),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, offloadingv1beta1.GroupVersion.WithKind("ShadowPod"))},
+			OwnerReferences: apply.Controller(s, offloadingv1beta1.GroupVersion.WithKind("ShadowPod")),
 		},
 		Spec: *spec,
 	}

@@ -190,7 +190,7 @@ func TestPodOf(t *testing.T) {
 				"offloading.liqo.io/origin": "rome", "liqo.io/creator-user": "milan-1",
 			},
 			Annotations:     map[string]string{"note": "x", "offloading.liqo.io/origin-uid": "7", reflection.AnnotationFollowed: digest(s), annotationMetadata: metadataOf(s).String(), annotationResources: resourcesOf(spec)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true), BlockOwnerDeletion: new(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "offloading.liqo.io/v1beta1", Kind: "ShadowPod", Name: "web", UID: "1", Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "a", Image: "b"}}, NodeSelector: map[string]string{"zone": "a", "pool": "tenants"},

@@ -84,7 +84,7 @@ func FromSlice(s *authv1beta1.ResourceSlice, secrets []corev1.Secret) (v *offloa
 				networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue, networkingv1beta1.LabelRemoteClusterID: peer,
 				authv1beta1.LabelResourceSliceName: s.Name,
 			},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s, authv1beta1.GroupVersion.WithKind("ResourceSlice"))},
+			OwnerReferences: apply.Controller(s, authv1beta1.GroupVersion.WithKind("ResourceSlice")),
 		},
 		Spec: offloadingv1beta1.VirtualNodeSpec{
 			ClusterID: offloadingv1beta1.ClusterID(peer), CreateNode: new(true),

@@ -214,6 +214,7 @@ func (p *Plane) StartAPIServer() (err error) {
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-signing-key-file="+p.path("sa.key"),
 		"--service-account-key-file="+p.path("sa.key"), "--allow-privileged=true", "--endpoint-reconciler-type=none",
 		"--kubelet-client-certificate="+p.KubeletCert, "--kubelet-client-key="+p.KubeletKey, "--kubelet-preferred-address-types=InternalIP",
+		"--enable-admission-plugins=OwnerReferencesPermissionEnforcement", // as OpenShift does
 		"--max-requests-inflight=1000", "--max-mutating-requests-inflight=500", "--watch-cache=true")
 	if err != nil {
 		return err
