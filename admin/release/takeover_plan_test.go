@@ -37,7 +37,7 @@ func handable(t *testing.T) takeoverFacts {
 			program("liqo-webhook", "ghcr.io/liqotech/webhook:v1.2.0"), program("liqo-ipam", "ghcr.io/liqotech/ipam:v1.2.0", "--pools=10.0.0.0/8,172.16.0.0/12"),
 			program("liqo-controller-manager", "registry.example.org:5000/liqo-controller-manager:v1.2.0@sha256:00"),
 		},
-		agents: []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-fabric"},
+		agents: []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo", Name: "liqo-fabric", Labels: map[string]string{"app.kubernetes.io/part-of": "liqo"}},
 			Spec: appsv1.DaemonSetSpec{Template: pod("liqo-fabric", "ghcr.io/liqotech/fabric:v1.2.0", "--geneve-port=6092")}}},
 	}
 	for name, d := range wanted {
