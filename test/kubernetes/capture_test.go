@@ -92,10 +92,17 @@ func tshark(t *testing.T, file string, args ...string) (lines []string) {
 // of each.
 func (c *capturing) everyPoint(t *testing.T) {
 	file := filepath.Join(c.dir, "all.pcapng")
-	_, errs := c.liqoctl(t, c.args(c.b.Name, "--point", "all", "-w", file, "-c", "400", "--duration", "60s")...)
-	if want := "INFO   400 packets captured, 0 lost, "; !strings.Contains(errs, want) || !strings.Contains(errs, " in "+file+": 400 packets are captured") {
-		t.Errorf("no %q in\n%s", want, errs)
-	}
+	// 400 packets are a quarter of a second: on a busy machine the stream may just wait for something to be sent again.
+	lab.Eventually(t, patience, "the stream flows while packets are captured", func() error {
+		_, errs := c.liqoctl(t, c.args(c.b.Name, "--point", "all", "-w", file, "--force", "-c", "400", "--duration", "60s")...)
+		if want := "INFO   400 packets captured, 0 lost, "; !strings.Contains(errs, want) || !strings.Contains(errs, " in "+file+": 400 packets are captured") {
+			t.Errorf("no %q in\n%s", want, errs)
+		}
+		if len(tshark(t, file, "-Y", "tcp && ip.dst == "+c.at.String())) == 0 {
+			return fmt.Errorf("no packet is for %s: %s", c.at, strings.Join(tshark(t, file, "-z", "conv,ip", "-q"), ""))
+		}
+		return nil
+	})
 	// To the server: its own address may be the client's too, in the other cluster.
 	toServer := `frame.packet_flags_direction == 2 && ip.dst == ` + c.faults.servers[0].Addr.String()
 	for _, tt := range []struct{ filter, protocols, name string }{

@@ -52,10 +52,10 @@ func TestClusters(t *testing.T) {
 		{"rotate-keys", false, testRotateKeys},
 		{"faults", false, testFaults},
 		{"page", false, testPage},
-		{"expose", false, testExpose},
 		// Those above, on one connection, ask for what a machine that does nothing else keeps to. From here on .ci/test
 		// has other tests run beside them. These are on one connection, too.
 		{"install again", false, testInstallAgain},
+		{"expose", false, testExpose},
 		{"restricted", false, testRestricted},
 		{"architecture", false, testArchitecture},
 		{"network test", false, testNetwork},
