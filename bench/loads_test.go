@@ -40,6 +40,7 @@ type kind struct {
 // loads are all that -loads can name. README.md says what each answers.
 var loads = []kind{
 	{"latency", (*path).latency},
+	{"wakes", (*path).wakes},
 	{"tcp1", func(p *path) { p.tcp(1) }},
 	{"tcp4", func(p *path) { p.tcp(4) }},
 	{"tcp16", func(p *path) { p.tcp(16) }},
@@ -143,10 +144,10 @@ func (p *path) udp(size int) {
 }
 
 // latency pings an idle path.
-func (p *path) latency() { p.ping("latency", 1000) }
+func (p *path) latency() { p.ping("latency", pings) }
 
 func (p *path) ping(name string, count int) {
-	rtts := p.client().Ping(p.to(), fmt.Sprintf("-i0.002 -c%d -W2", count)).RTTs
+	rtts := p.client().Ping(p.to(), fmt.Sprintf("-i%g -c%d -W2", pingPause.Seconds(), count)).RTTs
 	if len(rtts) == 0 {
 		p.t.Errorf("%s: %s: no ping was answered", p.variant, name)
 		return

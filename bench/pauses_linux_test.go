@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-net/sluice/test/lab"
 )
 
-var measurePauses = flag.Bool("pauses", false, "measure for how long the garbage collection stops a gateway under load; takes two minutes for each of -rounds")
+var measurePauses = flag.Bool("pauses", false, "measure for how long the garbage collection stops a gateway under load; takes three minutes for each of -rounds")
 
 // pausePlaces are where TestPauses has the gateways run.
 var pausePlaces = []struct {
@@ -39,7 +39,7 @@ var pausePlaces = []struct {
 const pauseCollections = 200
 
 // pauseStreams is how long the streams last within which a gateway collects.
-const pauseStreams = 20 * time.Second
+const pauseStreams = 30 * time.Second
 
 // TestPauses measures for how long the garbage collection stops all goroutines of a gateway that carries
 // four TCP streams. By itself a gateway collects every two minutes, as it allocates next to nothing; here
