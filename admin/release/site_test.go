@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -31,6 +30,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/release"
+	"github.com/sluice-net/sluice/deploy/images/gobuild"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/source"
 )
@@ -109,13 +109,14 @@ func buildController(t *testing.T) string {
 	if err := source.DependOn("./cmd/controller"); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/controller")
-	build.Dir = source.Root()
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the controller: %v\n%s", err, out)
+	build := gobuild.Build{
+		Args: []string{"./cmd/controller"}, Dir: source.Root(), Env: append(os.Environ(), "CGO_ENABLED=0"),
+		File: filepath.Join(dir, "controller"), Cache: gobuild.UserCache(),
 	}
-	return filepath.Join(dir, "controller")
+	if err := build.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return build.File
 }
 
 func startSite(t *testing.T) *site {

@@ -26,6 +26,7 @@ type Options struct {
 	Platforms []string     // such as linux/arm64; empty: Host()
 	Programs  []Program    // empty: Programs()
 	Progress  func(string) // what is being done; nil: nobody asks
+	Cache     string       // directory where programs stay, which are not linked again then; empty: none
 }
 
 // Platforms are those that images are made for.

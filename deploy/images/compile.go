@@ -8,9 +8,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"os/exec"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sluice-net/sluice/deploy/images/gobuild"
 )
 
 // binary is a compiled program.
@@ -28,12 +29,13 @@ func (o Options) compile(ctx context.Context, p Program, platform, file string) 
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+o.Version, "-o", file, p.Package)
-	cmd.Dir = o.Root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+target.OS, "GOARCH="+target.Architecture,
-		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build %s for %s: %w\n%s", p.Package, platform, err, bytes.TrimSpace(out))
+	build := gobuild.Build{
+		Args: []string{"-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + o.Version, p.Package}, Dir: o.Root, File: file, Cache: o.Cache,
+		Env: append(os.Environ(), "CGO_ENABLED=0", "GOOS="+target.OS, "GOARCH="+target.Architecture,
+			"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off"),
+	}
+	if err := build.Run(ctx); err != nil {
+		return nil, fmt.Errorf("for %s: %w", platform, err)
 	}
 	return readBinary(file, target)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/deploy/images"
+	"github.com/sluice-net/sluice/deploy/images/gobuild"
 	"github.com/sluice-net/sluice/test/lab"
 )
 
@@ -50,7 +51,7 @@ func buildImages() (err error) {
 		return err
 	}
 	made, err := images.Build(context.Background(), images.Options{
-		Out: built.dir, Version: tag, Platforms: images.Host(), Programs: append(images.Programs(), webProgram, tarProgram),
+		Out: built.dir, Version: tag, Platforms: images.Host(), Programs: append(images.Programs(), webProgram, tarProgram), Cache: gobuild.UserCache(),
 	})
 	for _, i := range made {
 		built.archives = append(built.archives, i.Archive)

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/deploy/images/gobuild"
 	"github.com/sluice-net/sluice/test/source"
 )
 
@@ -51,10 +51,12 @@ func Build(t T, pkg string, flags ...string) string {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, filepath.Base(pkg))
-	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), pkg)...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	build := gobuild.Build{Args: append(slices.Clone(flags), pkg), Env: append(os.Environ(), "CGO_ENABLED=0"), File: path, Cache: gobuild.UserCache()}
+	if slices.Contains(flags, "-overlay") { // a file of this process alone
+		build.Cache = ""
+	}
+	if err := build.Run(context.Background()); err != nil {
+		t.Fatal(err)
 	}
 	if err := source.DependOn(pkg); err != nil {
 		t.Fatal(err)
