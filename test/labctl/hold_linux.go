@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sluice-net/sluice/deploy/images"
+	"github.com/sluice-net/sluice/deploy/images/gobuild"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -110,7 +111,7 @@ func build(ctx context.Context, s *session, say func(string)) (*holding, error) 
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	made, err := images.Build(ctx, images.Options{Out: dir, Version: version, Platforms: images.Host()})
+	made, err := images.Build(ctx, images.Options{Out: dir, Version: version, Platforms: images.Host(), Cache: gobuild.UserCache()})
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,15 @@ func (b Build) Run(ctx context.Context) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	kept := filepath.Join(dir, "program")
+	// The go command takes a program for one of its own by its beginning, even if somebody was interrupted writing the rest.
+	kept, whole := filepath.Join(dir, "program"), filepath.Join(dir, "whole")
+	if os.Remove(whole) != nil {
+		_ = os.Remove(kept)
+	}
 	if err := b.build(ctx, kept); err != nil {
+		return err
+	}
+	if err := os.WriteFile(whole, nil, 0o600); err != nil {
 		return err
 	}
 	return copyProgram(kept, b.File)

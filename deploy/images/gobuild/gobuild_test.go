@@ -1,6 +1,7 @@
 package gobuild_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,8 +76,20 @@ func TestRun(t *testing.T) {
 	if got := build("2"); got != "good bye 2" || len(kept()) != 2 {
 		t.Errorf("with other arguments it says %q; %d programs are kept", got, len(kept()))
 	}
+	half, err := filepath.Glob(filepath.Join(cache, "*", "program"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range half {
+		if err := errors.Join(os.Truncate(file, 100_000), os.Remove(filepath.Join(filepath.Dir(file), "whole"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := build("1"); got != "good bye 1" {
+		t.Errorf("after an interrupt while it was written it says %q", got)
+	}
 	write("main.go", "package main\n")
-	err := gobuild.Build{Args: []string{"."}, Dir: source, File: filepath.Join(t.TempDir(), "hello"), Cache: cache}.Run(t.Context())
+	err = gobuild.Build{Args: []string{"."}, Dir: source, File: filepath.Join(t.TempDir(), "hello"), Cache: cache}.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "function main is undeclared") {
 		t.Errorf("of a program that cannot be built: %v", err)
 	}
