@@ -131,10 +131,13 @@ var banned = map[string]string{
 // reconcilersBelow hold one package for each reconciler. They are independent: what
 // one leaves to another goes through an API server. Only controlplane/manager knows
 // them all.
-var reconcilersBelow = []string{"controlplane/network", "controlplane/offloading", "controlplane/services"}
+var reconcilersBelow = []string{"controlplane/authentication", "controlplane/network", "controlplane/offloading", "controlplane/services"}
 
-// shared are packages below these that reconcilers have in common: pure.
-var shared = []string{"controlplane/offloading/placement", "controlplane/services/description"}
+// shared are packages below these that reconcilers have in common: no reconcilers themselves.
+var shared = []string{
+	"controlplane/authentication/credentials", "controlplane/authentication/identify", "controlplane/authentication/issue",
+	"controlplane/offloading/placement", "controlplane/services/description",
+}
 
 // testSupport is imported by tests, by bench and by test stands only.
 var testSupport = []string{
