@@ -14,12 +14,11 @@
 //
 // Egress runs on the tunnel's readers: ReadPackets reads a node socket and
 // writes straight into the tunnel's buffers, so no queue of ours lies between
-// them. Each socket has a loop, which shares with the others only what is
-// written rarely or must be one (loop.go). Ingress runs on the tunnel's
-// receivers: WritePackets sends to the nodes before it returns. There are as
-// many of these loops, which send in turn. Two queues hold what the gateway
-// itself sends to the peer (send). Run adds a goroutine for the gateway's own
-// stack and one for upkeep.
+// them. There is a loop for each of the sockets, which shares with the others only what is
+// written rarely or must be one (loop.go). Ingress runs on the tunnel's receivers: WritePackets sends to the nodes
+// before it returns. There are as many loops of that, which send in turn. Two queues hold what the gateway itself sends to the peer
+// (send). Run adds a goroutine for the gateway's own stack and one for
+// upkeep.
 //
 // # What it must not do
 //

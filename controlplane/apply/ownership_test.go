@@ -170,34 +170,3 @@ type blindTo struct{ client.Client }
 func (blindTo) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
-
-// TestTieTo: an object that others have made goes with one owner alone, and is written once.
-func TestTieTo(t *testing.T) {
-	c := controlplanetest.Start(t)
-	owner, other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: "default"}}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}}
-	c.Create(t, owner)
-	c.Create(t, other)
-	tied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tied", Namespace: "default", OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: theirUID}, // an earlier one of this name
-		{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: other.UID},
-	}}}
-	c.Create(t, tied)
-	tie := func() error {
-		return apply.TieTo(t.Context(), c.Client, owner, tied, func() { metav1.SetMetaDataAnnotation(&tied.ObjectMeta, "naples", "yes") })
-	}
-	stale := tied.DeepCopy()
-	if err := tie(); err != nil {
-		t.Fatal(err)
-	}
-	c.Read(t, "default", "tied", tied)
-	if len(tied.OwnerReferences) != 1 || tied.OwnerReferences[0].UID != owner.UID || tied.Annotations["naples"] != "yes" {
-		t.Errorf("it is %+v", tied.ObjectMeta)
-	}
-	before := tied.ResourceVersion
-	if err := tie(); err != nil || tied.ResourceVersion != before {
-		t.Errorf("%v; it is written again, at %s after %s", err, tied.ResourceVersion, before)
-	}
-	if err := apply.TieTo(t.Context(), c.Client, other, stale); !apierrors.IsConflict(err) {
-		t.Errorf("of what others have changed: %v", err)
-	}
-}

@@ -85,7 +85,7 @@ const shutdownTimeout = 300 * time.Millisecond
 var ErrEnding = errors.New("the program ends")
 
 // Run serves until ctx ends. The contexts of requests end with it: a stream can
-// say so, and what takes longer than shutdownTimeout is cut off.
+// say so, and what takes longer than lastWords is cut off.
 func (s Server) Run(ctx context.Context) error {
 	requests, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
