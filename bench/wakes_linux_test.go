@@ -15,8 +15,8 @@ const (
 	pingPause = 2 * time.Millisecond
 )
 
-// wakes measures how long two threads take that wake each other through pipes, there and back, which is the least that a
-// round trip can take: a gateway is a thread to wake as well. Like ping between two such packets, it does not sleep before.
+// wakes measures how long two threads take that wake each other through pipes, there and back: a part of each round trip,
+// as a gateway is a thread to wake as well. Like ping between two such packets, it does not sleep before.
 func (p *path) wakes() {
 	p.t.Helper()
 	var there, back [2]int
