@@ -230,6 +230,7 @@ func TestRunnerStandsBy(t *testing.T) {
 // Lost pings ask for a session, soon and not too often.
 func TestRunnerHurries(t *testing.T) {
 	feed := &fakeFeed{objects: func() Objects { return inCluster(t) }}
+	start := time.Now()
 	r := follow(t, feed, Options{Ping: Ping{Interval: 100 * time.Millisecond}}) // nobody answers
 	handshakes := func() int {
 		r.forwarder.mu.Lock()
@@ -238,8 +239,9 @@ func TestRunnerHurries(t *testing.T) {
 	}
 	eventually(t, "a handshake", func() bool { return handshakes() > 0 })
 	time.Sleep(3 * healthInterval)
-	if n := handshakes(); n != 1 {
-		t.Errorf("asked %d times within %v", n, askInterval)
+	n := handshakes()
+	if took := time.Since(start); n > 1+int(took/askInterval) {
+		t.Errorf("asked %d times within %v, and may once in %v", n, took, askInterval)
 	}
 }
 
