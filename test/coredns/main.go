@@ -1,5 +1,6 @@
 // Command coredns is CoreDNS with the plugins that the DNS of a cluster needs, for clusters of tests. It is a module of its
-// own: nothing of it is part of what the project ships.
+// own: nothing of it is part of what the project ships. TestClusters, TestPeerings and `make lab` build it, and need its
+// modules, too.
 package main
 
 import (
