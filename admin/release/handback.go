@@ -240,7 +240,7 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error) {
 	h.tell = onlyNews(tell)
 	c := h.cluster
-	err := inSteps(ctx, c, []applyStep{
+	err := inSteps(ctx, c, h.tell, []applyStep{
 		{"ending Sluice's controllers", func() error { return h.endControllers(ctx) }},
 		{"making lists of prefixes", func() error { return h.writeLists(ctx) }},
 		{"removing Liqo's rules for addresses that were given back", func() error { return h.removeMappings(ctx) }},

@@ -5,15 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -253,7 +257,7 @@ type Result struct {
 // repeated, also after it was interrupted.
 func (p *Plan) Apply(ctx context.Context, tell progress.Func) (Result, error) {
 	var r Result
-	err := inSteps(ctx, p.cluster, p.steps(ctx, tell, &r))
+	err := inSteps(ctx, p.cluster, tell, p.steps(ctx, tell, &r))
 	return r, err // read after the steps, which write it
 }
 
@@ -296,10 +300,13 @@ type applyStep struct {
 	do    func() error
 }
 
-// inSteps takes steps until one fails.
-func inSteps(ctx context.Context, c *access.Cluster, steps []applyStep) error {
+// answerWithin is for how long an API server that gives no answer is asked again within one step.
+const answerWithin = 2 * time.Minute
+
+// inSteps takes steps until one fails. Each may be repeated.
+func inSteps(ctx context.Context, c *access.Cluster, tell progress.Func, steps []applyStep) error {
 	for i, s := range steps {
-		err := s.do()
+		err := s.untilAnswered(ctx, c, tell)
 		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 			return c.Errorf("interrupted while %s: this run has done %d of %d steps, which stay so: the same command continues from there\n%w", s.doing, i, len(steps), err)
 		}
@@ -308,6 +315,22 @@ func inSteps(ctx context.Context, c *access.Cluster, steps []applyStep) error {
 		}
 	}
 	return nil
+}
+
+// untilAnswered takes the step, again while the API server gives no answer: one that is busy with new CRDs, or that is
+// replaced, gives one soon.
+func (s applyStep) untilAnswered(ctx context.Context, c *access.Cluster, tell progress.Func) error {
+	var end time.Time
+	return retry.OnError(wait.Backoff{Duration: pause, Steps: math.MaxInt}, func(err error) bool {
+		if end.IsZero() {
+			end = time.Now().Add(answerWithin)
+		}
+		if ctx.Err() != nil || !access.Unreachable(err) || time.Now().After(end) {
+			return false
+		}
+		tell.Waiting(c.Name, fmt.Sprintf("Trying again while %s: the API server gave no answer: %v", s.doing, err))
+		return true
+	}, s.do)
 }
 
 // applyKinds applies the CRDs, and tells whether one was new or changed.

@@ -333,7 +333,7 @@ func (t *TakeOver) Idle() bool {
 // of the network from then on; its agents end before ours come, which find on the nodes what is in use, so the traffic goes on
 // meanwhile. Run may be repeated, also after it was interrupted at any step.
 func (t *TakeOver) Run(ctx context.Context, tell progress.Func) (r Result, err error) {
-	err = inSteps(ctx, t.cluster, slices.Concat([]applyStep{
+	err = inSteps(ctx, t.cluster, tell, slices.Concat([]applyStep{
 		{"trying the images", func() error { return t.try(ctx, tell) }},
 		{"keeping Liqo's controllers from the network", func() error { return t.restrain(ctx, tell) }},
 		{"keeping Liqo's CRDs", func() error { return keep(ctx, t.cluster, t.originals) }},
