@@ -138,7 +138,7 @@ func (t *Tunnel) wanted() (peer *device.Peer, since time.Time) {
 		return nil, since
 	}
 	dev := t.dev.Load()
-	if s, err := readPeerStats(dev, key); err != nil || !s.LastHandshake.IsZero() {
+	if !readPeerStats(dev, key).LastHandshake.IsZero() {
 		return nil, since
 	}
 	return dev.LookupPeer(device.NoisePublicKey(key)), t.peerSince

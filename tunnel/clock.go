@@ -126,8 +126,7 @@ func (t *Tunnel) heardElsewhere(addr netip.AddrPort, now time.Time) bool {
 	t.mu.Lock()
 	key := t.config.PeerKey
 	t.mu.Unlock()
-	s, err := readPeerStats(t.dev.Load(), key)
-	return err == nil && s.Endpoint != addr
+	return readPeerStats(t.dev.Load(), key).Endpoint != addr
 }
 
 // device returns the device if it is configured and runs, nil if not.

@@ -256,7 +256,7 @@ type gateway struct {
 	done    chan error
 }
 
-func newGateway(t *testing.T, host, inner string, o Options) *gateway {
+func newGateway(t testing.TB, host, inner string, o Options) *gateway {
 	t.Helper()
 	g := &gateway{overlay: newMemOverlay(), key: GeneratePrivateKey(), host: host, inner: inner}
 	if o.Overlay == nil {
@@ -274,7 +274,7 @@ func newGateway(t *testing.T, host, inner string, o Options) *gateway {
 }
 
 // apply fails the test when the configuration is refused.
-func (g *gateway) apply(t *testing.T, change func(*Config)) {
+func (g *gateway) apply(t testing.TB, change func(*Config)) {
 	t.Helper()
 	if change != nil {
 		change(&g.config)
@@ -284,7 +284,7 @@ func (g *gateway) apply(t *testing.T, change func(*Config)) {
 	}
 }
 
-func (g *gateway) run(t *testing.T) {
+func (g *gateway) run(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	g.cancel, g.done = cancel, make(chan error, 1)
@@ -292,7 +292,7 @@ func (g *gateway) run(t *testing.T) {
 	t.Cleanup(func() { g.stop(t) })
 }
 
-func (g *gateway) stop(t *testing.T) {
+func (g *gateway) stop(t testing.TB) {
 	t.Helper()
 	if g.done == nil {
 		return
@@ -305,7 +305,7 @@ func (g *gateway) stop(t *testing.T) {
 }
 
 // connect gives both gateways their first configuration; a knows b's address.
-func connect(t *testing.T, a, b *gateway) {
+func connect(t testing.TB, a, b *gateway) {
 	t.Helper()
 	b.config = Config{
 		PrivateKey: b.key, PeerKey: a.key.Public(), ListenPort: 51820, MTU: 1340,
@@ -321,7 +321,7 @@ func connect(t *testing.T, a, b *gateway) {
 }
 
 // newPair returns two configured gateways on a network of their own, running.
-func newPair(t *testing.T, n *memNet) (a, b *gateway) {
+func newPair(t testing.TB, n *memNet) (a, b *gateway) {
 	t.Helper()
 	a = newGateway(t, "192.0.2.1", "10.1.0.1", Options{Listen: n.listen("192.0.2.1")})
 	b = newGateway(t, "192.0.2.2", "10.2.0.1", Options{Listen: n.listen("192.0.2.2")})
@@ -332,13 +332,13 @@ func newPair(t *testing.T, n *memNet) (a, b *gateway) {
 }
 
 // cross sends one packet and waits until it arrives.
-func cross(t *testing.T, from, to *gateway, id uint32) {
+func cross(t testing.TB, from, to *gateway, id uint32) {
 	t.Helper()
 	from.overlay.out <- ipPacket(from.inner, to.inner, id, 100)
 	expect(t, to, id)
 }
 
-func expect(t *testing.T, g *gateway, id uint32) {
+func expect(t testing.TB, g *gateway, id uint32) {
 	t.Helper()
 	if got := packetID(receive(t, g.overlay.in, "a packet")); got != id {
 		t.Fatalf("got packet %d, want %d", got, id)
@@ -348,7 +348,7 @@ func expect(t *testing.T, g *gateway, id uint32) {
 // patience is how long a test waits for what must come.
 const patience = time.Minute
 
-func receive[T any](t *testing.T, c <-chan T, what string) T {
+func receive[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -379,7 +379,7 @@ func noLeaks(t *testing.T) {
 }
 
 // testLogger logs to the test, and stops when the test ends.
-func testLogger(t *testing.T) *slog.Logger {
+func testLogger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(testlog.Writer(t), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 

@@ -113,10 +113,8 @@ func (t *Tunnel) succeed(dev *device.Device, old *target, next Config) (successi
 	case next.PeerKey == old.holder(): // back to what never stopped working
 		return succession{}, target{Config: next}
 	}
-	// Of a stranger nothing is known, and of no peer where there is an error.
 	now := time.Now()
-	holder, _ := readPeerStats(dev, old.holder())
-	stranger, _ := readPeerStats(dev, next.PeerKey)
+	holder, stranger := readPeerStats(dev, old.holder()), readPeerStats(dev, next.PeerKey) // of a stranger nothing is known
 	var s succession
 	if now.Sub(holder.LastHandshake) < sessionLife {
 		s = succession{former: old.holder(), since: now, rx: stranger.RxBytes}
@@ -291,8 +289,8 @@ func (t *Tunnel) greetStep(now time.Time) (greet []PublicKey, wait time.Duration
 // caller holds mu.
 func (t *Tunnel) established(keys ...PublicKey) (last time.Time) {
 	for _, key := range keys {
-		if peer, err := readPeerStats(t.dev.Load(), key); err == nil && peer.LastHandshake.After(last) {
-			last = peer.LastHandshake
+		if at := readPeerStats(t.dev.Load(), key).LastHandshake; at.After(last) {
+			last = at
 		}
 	}
 	return last
@@ -308,11 +306,7 @@ func (t *Tunnel) followKeysStep(now time.Time) (greet []PublicKey, wait time.Dur
 		return greet, idleCheck
 	}
 	dev := t.dev.Load()
-	peer, err := readPeerStats(dev, t.config.PeerKey)
-	if err != nil {
-		t.log.Warn("reading the peer's state failed", "error", err)
-		return greet, lookupFast
-	}
+	peer := readPeerStats(dev, t.config.PeerKey)
 	next, wait := t.succession.next(peer.RxBytes, now)
 	if next == t.succession {
 		return greet, wait
@@ -367,7 +361,7 @@ func (t *Tunnel) greet(key PublicKey) (asked bool) {
 // reachable returns the peer with a key; nil: it was replaced, or it is not known where it is.
 func (t *Tunnel) reachable(key PublicKey) *device.Peer {
 	dev := t.dev.Load()
-	if p, err := readPeerStats(dev, key); err != nil || !p.Endpoint.IsValid() {
+	if !readPeerStats(dev, key).Endpoint.IsValid() {
 		return nil
 	}
 	return dev.LookupPeer(device.NoisePublicKey(key))

@@ -147,12 +147,7 @@ func (t *Tunnel) followStep(ctx context.Context, f *follower) time.Duration {
 	if f.idle() {
 		return idleCheck
 	}
-	peer, err := readPeerStats(t.dev.Load(), f.peer)
-	if err != nil {
-		t.log.Warn("reading the peer's state failed", "error", err)
-		return lookupFast
-	}
-	f.observe(peer, t.egress.packetsSent(), time.Now())
+	f.observe(readPeerStats(t.dev.Load(), f.peer), t.egress.packetsSent(), time.Now())
 	if wait := f.next(time.Now()); wait > 0 {
 		return min(wait, lookupFast) // soon enough to see a session begin or end
 	}
@@ -209,11 +204,7 @@ func (t *Tunnel) moveEndpoint(f *follower, found []netip.AddrPort) {
 		return
 	}
 	dev := t.dev.Load()
-	peer, err := readPeerStats(dev, f.peer)
-	if err != nil {
-		return
-	}
-	now := time.Now()
+	peer, now := readPeerStats(dev, f.peer), time.Now()
 	f.observe(peer, t.egress.packetsSent(), now)
 	if f.alive() && !f.owed {
 		return // a session came up: where the peer is now is right

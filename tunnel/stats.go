@@ -1,11 +1,7 @@
 package tunnel
 
 import (
-	"bytes"
-	"encoding/hex"
-	"fmt"
 	"net/netip"
-	"strconv"
 	"time"
 
 	"golang.zx2c4.com/wireguard/device"
@@ -125,21 +121,21 @@ type peerStats struct {
 	RxBytes, TxBytes uint64
 }
 
-// readPeerStats asks the device about a peer. A nil device has none.
-func readPeerStats(dev *device.Device, peer PublicKey) (peerStats, error) {
-	if dev == nil || peer.IsZero() {
-		return peerStats{}, nil
+// readPeerStats asks the device about a peer. A nil device has none, and a peer that it does not have gives the zero value.
+func readPeerStats(dev *device.Device, key PublicKey) (s peerStats) {
+	if dev == nil || key.IsZero() {
+		return s
 	}
-	var text bytes.Buffer
-	if err := dev.IpcGetOperation(&text); err != nil {
-		return peerStats{}, fmt.Errorf("read the device's state: %w", err)
+	peer, state := dev.PeerState(device.NoisePublicKey(key))
+	if peer == nil {
+		return s
 	}
-	defer clear(text.Bytes()) // it holds the private key
-	s, err := parsePeerStats(text.Bytes(), peer)
-	if p := dev.LookupPeer(device.NoisePublicKey(peer)); p != nil && err == nil {
-		s.LastHandshake = handshakeTime(s.LastHandshake, p.Established(), time.Now())
+	if e, ok := state.Endpoint.(*endpoint); ok { // nil: not known
+		s.Endpoint = e.addr
 	}
-	return s, err
+	s.RxBytes, s.TxBytes = state.RxBytes, state.TxBytes
+	s.LastHandshake = handshakeTime(state.LastHandshake, peer.Established(), time.Now())
+	return s
 }
 
 // handshakeTime is when the last handshake was, given the time of the clock then, as the device tells it, and when the
@@ -153,51 +149,6 @@ func handshakeTime(told, established, now time.Time) time.Time {
 		return now.Add(-sessionLife) // at least: the keys are gone
 	}
 	return established
-}
-
-// parsePeerStats takes one peer out of the text of the configuration protocol's
-// "get" operation. A peer that is not in it gives the zero value. The private
-// key in the text is skipped, and no error quotes a value.
-func parsePeerStats(text []byte, peer PublicKey) (peerStats, error) {
-	var (
-		s         peerStats
-		sec, nsec int64
-		current   bool // the lines are about our peer
-		want      = hex.EncodeToString(peer[:])
-	)
-	for line := range bytes.Lines(text) {
-		key, value, ok := bytes.Cut(bytes.TrimSuffix(line, []byte("\n")), []byte("="))
-		if !ok && len(key) > 0 {
-			return peerStats{}, fmt.Errorf("a line without =")
-		}
-		if string(key) == "public_key" {
-			current = string(value) == want
-			continue
-		}
-		if !current {
-			continue
-		}
-		var err error
-		switch string(key) {
-		case "endpoint":
-			s.Endpoint, err = netip.ParseAddrPort(string(value))
-		case "last_handshake_time_sec":
-			sec, err = strconv.ParseInt(string(value), 10, 64)
-		case "last_handshake_time_nsec":
-			nsec, err = strconv.ParseInt(string(value), 10, 64)
-		case "rx_bytes":
-			s.RxBytes, err = strconv.ParseUint(string(value), 10, 64)
-		case "tx_bytes":
-			s.TxBytes, err = strconv.ParseUint(string(value), 10, 64)
-		}
-		if err != nil {
-			return peerStats{}, fmt.Errorf("bad value of %q", key)
-		}
-	}
-	if sec != 0 || nsec != 0 {
-		s.LastHandshake = time.Unix(sec, nsec)
-	}
-	return s, nil
 }
 
 // addTo puts the account's counters into s.

@@ -1,53 +1,46 @@
 package tunnel
 
 import (
-	"encoding/hex"
-	"net/netip"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A "get" of two peers as wireguard-go writes it.
-var getText = "private_key=" + hexKey(1) + "\nlisten_port=51820\n" +
-	"public_key=" + hexKey(2) + "\npreshared_key=" + strings.Repeat("0", 64) + "\nprotocol_version=1\n" +
-	"endpoint=192.0.2.1:7\nlast_handshake_time_sec=1700000000\nlast_handshake_time_nsec=5\n" +
-	"tx_bytes=10\nrx_bytes=18446744073709551615\npersistent_keepalive_interval=0\nallowed_ip=10.1.0.0/16\n" +
-	"public_key=" + hexKey(3) + "\nprotocol_version=1\nendpoint=[2001:db8::1]:8\n" +
-	"last_handshake_time_sec=0\nlast_handshake_time_nsec=0\ntx_bytes=1\nrx_bytes=2\n"
-
-func TestParsePeerStats(t *testing.T) {
-	for _, tt := range []struct {
-		name, text string
-		peer       byte
-		want       peerStats
-		err        string
-	}{
-		{"first peer", getText, 2, peerStats{
-			Endpoint: netip.MustParseAddrPort("192.0.2.1:7"), LastHandshake: time.Unix(1700000000, 5),
-			TxBytes: 10, RxBytes: 1<<64 - 1,
-		}, ""},
-		{"second peer, no handshake yet", getText, 3, peerStats{
-			Endpoint: netip.MustParseAddrPort("[2001:db8::1]:8"), TxBytes: 1, RxBytes: 2,
-		}, ""},
-		{"unknown peer", getText, 4, peerStats{}, ""},
-		{"nothing", "", 2, peerStats{}, ""},
-		{"a line without =", "public_key=" + hexKey(2) + "\nnonsense\n", 2, peerStats{}, "without ="},
-		{"bad endpoint", "public_key=" + hexKey(2) + "\nendpoint=x\n", 2, peerStats{}, `"endpoint"`},
-		{"bad number", "public_key=" + hexKey(2) + "\nrx_bytes=-1\n", 2, peerStats{}, `"rx_bytes"`},
-		{"bad time", "public_key=" + hexKey(2) + "\nlast_handshake_time_sec=x\n", 2, peerStats{}, "last_handshake_time_sec"},
-		{"bad values of another peer do not matter", "public_key=" + hexKey(3) + "\nrx_bytes=-1\n", 2, peerStats{}, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := parsePeerStats([]byte(tt.text), PublicKey(testKey(tt.peer)))
-			checkError(t, err, tt.err)
-			if diff := cmp.Diff(tt.want, got, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
+// TestReadPeerStats compares with the text of the configuration protocol, in which wireguard-go itself tells the same.
+func TestReadPeerStats(t *testing.T) {
+	a, b := newPair(t, newMemNet())
+	cross(t, a, b, 0)
+	cross(t, b, a, 1)
+	for _, g := range []*gateway{a, b} {
+		dev, key := g.dev.Load(), g.config.PeerKey
+		told := func() string {
+			text, err := dev.IpcGet()
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			return text
+		}
+		before, got, after := told(), readPeerStats(dev, key), told()
+		for before != after { // something came or went meanwhile
+			before, got, after = after, readPeerStats(dev, key), told()
+		}
+		for _, line := range []string{
+			fmt.Sprint("endpoint=", got.Endpoint), fmt.Sprint("rx_bytes=", got.RxBytes), fmt.Sprint("tx_bytes=", got.TxBytes),
+		} {
+			if !strings.Contains(after, "\n"+line+"\n") {
+				t.Errorf("%s: %s is not what the device tells", g.inner, line)
+			}
+		}
+		if got.RxBytes == 0 || got.TxBytes == 0 || time.Since(got.LastHandshake) > time.Minute {
+			t.Errorf("%s: %+v", g.inner, got)
+		}
+		unknown := GeneratePrivateKey().Public()
+		for _, none := range []peerStats{readPeerStats(nil, key), readPeerStats(dev, PublicKey{}), readPeerStats(dev, unknown)} {
+			if none != (peerStats{}) {
+				t.Errorf("%s: %+v of no peer", g.inner, none)
+			}
+		}
 	}
 }
 
@@ -90,24 +83,12 @@ func TestHandshakeTimeIsMonotonic(t *testing.T) {
 	}
 }
 
-func FuzzParsePeerStats(f *testing.F) {
-	f.Add([]byte(getText))
-	f.Add([]byte("public_key=" + hexKey(2) + "\nendpoint=[fe80::1%eth0]:1\nlast_handshake_time_sec=-1"))
-	f.Add([]byte("=\n\n=="))
-	peer := PublicKey(testKey(2))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := parsePeerStats(text, peer)
-		if err != nil {
-			if got != (peerStats{}) {
-				t.Fatalf("error %v together with %+v", err, got)
-			}
-			if strings.Contains(err.Error(), hexKey(1)) {
-				t.Fatalf("the error quotes a key: %v", err)
-			}
-			return
-		}
-		if !strings.Contains(string(text), hex.EncodeToString(peer[:])) && got != (peerStats{}) {
-			t.Fatalf("%+v of a peer that is not there", got)
-		}
-	})
+// BenchmarkReadPeerStats: a gateway reads them several times a second.
+func BenchmarkReadPeerStats(b *testing.B) {
+	a, to := newPair(b, newMemNet())
+	cross(b, a, to, 0)
+	dev, peer := a.dev.Load(), a.config.PeerKey
+	for b.Loop() {
+		readPeerStats(dev, peer)
+	}
 }

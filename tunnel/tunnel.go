@@ -360,12 +360,7 @@ func (t *Tunnel) Stats() Stats {
 	s.Self, s.Peer, s.FormerPeer, s.LookupError = t.config.PrivateKey.Public(), t.config.PeerKey, t.succession.former, t.lookupError
 	t.mu.Unlock()
 	s.ListenPort = t.bind.port()
-	// The text comes from wireguard-go and a test parses what it writes, so an
-	// error here is not worth an error in the signature.
-	peer, err := readPeerStats(t.dev.Load(), s.Peer)
-	if err != nil {
-		t.log.Warn("reading the peer's state failed", "error", err)
-	}
+	peer := readPeerStats(t.dev.Load(), s.Peer)
 	s.Endpoint, s.LastHandshake = peer.Endpoint, peer.LastHandshake
 	s.RxBytes, s.TxBytes = peer.RxBytes, peer.TxBytes
 	t.addFurther(&s)

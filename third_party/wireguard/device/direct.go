@@ -426,6 +426,31 @@ func (d *Direct) elsewhere(send func()) {
 	}()
 }
 
+// PeerState is what the configuration protocol's "get" tells of a peer besides its configuration.
+type PeerState struct {
+	Endpoint         conn.Endpoint // nil: not known
+	LastHandshake    time.Time     // zero: there was none
+	RxBytes, TxBytes uint64
+}
+
+// PeerState returns a peer and its state, without the text that IpcGetOperation makes of all peers; nil: there is no such
+// peer. Like that it waits for the end of an IpcSetOperation.
+func (device *Device) PeerState(key NoisePublicKey) (peer *Peer, s PeerState) {
+	device.ipcMutex.RLock()
+	defer device.ipcMutex.RUnlock()
+	if peer = device.LookupPeer(key); peer == nil {
+		return nil, s
+	}
+	peer.endpoint.Lock()
+	s.Endpoint = peer.endpoint.val
+	peer.endpoint.Unlock()
+	if nano := peer.lastHandshakeNano.Load(); nano != 0 {
+		s.LastHandshake = time.Unix(0, nano)
+	}
+	s.RxBytes, s.TxBytes = peer.rxBytes.Load(), peer.txBytes.Load()
+	return peer, s
+}
+
 // Established returns when the session in use was made, zero if there is none. Unlike the time that the configuration
 // protocol tells it does not change its distance to now when the clock is set.
 func (peer *Peer) Established() time.Time {

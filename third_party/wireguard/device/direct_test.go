@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"runtime"
@@ -735,6 +736,138 @@ func TestInitiationAt(t *testing.T) {
 		}
 		if got := p.ConsumeMessageInitiation(&msg); (got == from) != step.accept {
 			t.Errorf("%s: accepted: %v", step.name, got == from)
+		}
+	}
+}
+
+// toldStates takes the peers' states out of the text of the configuration protocol's "get".
+func toldStates(t *testing.T, device *Device) map[string]string {
+	t.Helper()
+	text, err := device.IpcGet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, key := make(map[string]string), ""
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch name {
+		case "public_key":
+			key = value
+			told[key] = ""
+		case "endpoint", "last_handshake_time_sec", "last_handshake_time_nsec", "rx_bytes", "tx_bytes":
+			told[key] += line
+		}
+	}
+	return told
+}
+
+// asTold writes a state as the configuration protocol does.
+func asTold(s PeerState) (text string) {
+	if s.Endpoint != nil {
+		text = fmt.Sprintf("endpoint=%s\n", s.Endpoint.DstToString())
+	}
+	var sec, nsec int64
+	if !s.LastHandshake.IsZero() {
+		sec, nsec = s.LastHandshake.Unix(), int64(s.LastHandshake.Nanosecond())
+	}
+	return text + fmt.Sprintf("last_handshake_time_sec=%d\nlast_handshake_time_nsec=%d\ntx_bytes=%d\nrx_bytes=%d\n", sec, nsec, s.TxBytes, s.RxBytes)
+}
+
+// TestPeerState: of each peer it is what IpcGetOperation tells.
+func TestPeerState(t *testing.T) {
+	p := newDirectPair(t)
+	peers := map[NoisePublicKey]*Peer{}
+	for range 8 {
+		key, err := newPrivateKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		public := key.publicKey()
+		if got, s := p.PeerState(public); got != nil || s != (PeerState{}) {
+			t.Fatalf("%v, %+v of a peer that is not there", got, s)
+		}
+		if err := p.IpcSet(fmt.Sprintf("public_key=%x\n", public[:])); err != nil {
+			t.Fatal(err)
+		}
+		peers[public] = p.LookupPeer(public)
+	}
+	p.RemovePeer(p.peer.handshake.remoteStatic) // its endpoint has no text
+	compare := func() {
+		t.Helper()
+		told := toldStates(t, p.Device)
+		if len(told) != len(peers) {
+			t.Fatalf("%d peers are told, want %d", len(told), len(peers))
+		}
+		for key, peer := range peers {
+			got, s := p.PeerState(key)
+			if want := told[fmt.Sprintf("%x", key[:])]; got != peer || asTold(s) != want {
+				t.Errorf("%v, want %v, with\n%swant\n%s", got, peer, asTold(s), want)
+			}
+		}
+	}
+	compare() // of peers that were never heard
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		for _, peer := range peers {
+			peer.rxBytes.Store(r.Uint64() >> r.IntN(64))
+			peer.txBytes.Store(r.Uint64() >> r.IntN(64))
+			peer.lastHandshakeNano.Store(int64(r.Uint64() >> (1 + r.IntN(63))))
+			e, err := CreateDummyEndpoint()
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer.SetEndpointFromPacket(e)
+		}
+		compare()
+	}
+}
+
+// TestPeerStateMeanwhile reads while peers are heard, added and removed: for the race detector.
+func TestPeerStateMeanwhile(t *testing.T) {
+	p := newDirectPair(t)
+	public := p.peer.handshake.remoteStatic
+	send, receive := p.NewDirect(directBatchSize), p.NewDirect(directBatchSize)
+	other, err := newPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherPublic := other.publicKey()
+	p.bind.discard, p.tun.discard = true, true
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer close(done)
+		for i := range uint64(200) {
+			bufs, sizes := [][]byte{make([]byte, 200)}, []int{60}
+			copy(bufs[0][MessageTransportHeaderSize:], directPacket("10.0.0.1", "10.0.0.2", 60))
+			if !send.Ready(bufs, sizes) {
+				t.Error("not ready")
+			}
+			send.Send(bufs, sizes)
+			p.receive(receive, p.message(i, directPacket("10.0.0.2", "10.0.0.1", 60)), &directEndpoint{name: "elsewhere"})
+			for _, remove := range []string{"", "remove=true\n"} {
+				if err := p.IpcSet(fmt.Sprintf("public_key=%x\n%s", otherPublic[:], remove)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	var last PeerState
+	for {
+		_, s := p.PeerState(public)
+		if s.RxBytes < last.RxBytes || s.TxBytes < last.TxBytes {
+			t.Fatalf("%+v after %+v", s, last)
+		}
+		last = s
+		p.PeerState(otherPublic)
+		select {
+		case <-done:
+			wg.Wait()
+			if _, s := p.PeerState(public); s.RxBytes == 0 || s.TxBytes == 0 {
+				t.Errorf("%+v", s)
+			}
+			return
+		default:
 		}
 	}
 }
