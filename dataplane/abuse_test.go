@@ -166,8 +166,7 @@ func everyPod(i int, request, answer []byte) {
 	binary.BigEndian.PutUint16(request[14:], uint16(i))
 	binary.BigEndian.PutUint16(answer[18:], uint16(i))
 	for _, b := range [][]byte{request, answer} {
-		binary.BigEndian.PutUint16(b[10:], 0)
-		binary.BigEndian.PutUint16(b[10:], ^packet.Sum(b[:packet.IPv4HeaderLen], 0))
+		packettest.FinishHeader(b)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // superSegment is a TCP super-segment as a node's kernel hands it over.
 func superSegment(payload int) []byte {
-	return unfinish(dataplanetest.Build(dataplanetest.Packet{
+	return packettest.Unfinish(dataplanetest.Build(dataplanetest.Packet{
 		Proto: packet.ProtoTCP, Src: port(localPod, 1000), Dst: port(remoteInside, 80),
 		TCPFlags: packet.TCPAck, DontFragment: true, Payload: randomBytes(1, payload),
 	}))
@@ -36,23 +36,6 @@ func tcpOf(src, dst netip.Addr, flags uint8, options []byte, size int) []byte {
 	})
 }
 
-// fragmentsOf returns the fragments of a packet.
-func fragmentsOf(b []byte, mtu int) (out [][]byte) {
-	p, _ := packet.Parse(b)
-	f, ok := packet.NewFragmenter(p, mtu)
-	if !ok {
-		panic("fragmentsOf: cannot be fragmented")
-	}
-	for {
-		b := make([]byte, mtu)
-		n := f.Next(b)
-		if n == 0 {
-			return out
-		}
-		out = append(out, b[:n])
-	}
-}
-
 // mss is a TCP option.
 func mss(n uint16) []byte { return binary.BigEndian.AppendUint16([]byte{2, 4}, n) }
 
@@ -68,7 +51,7 @@ func TestEgressAllocatesNothing(t *testing.T) {
 		"IP mapping":       {udpOf(mappedHost, remoteInside, 64)},
 		"pod with mapping": {udpOf(mappedPod, remoteInside, 64)},
 		"fragmentation":    {udpOf(localPod, remoteInside, 4000)},
-		"unfinished":       {unfinish(udpOf(localPod, remoteInside, 500))},
+		"unfinished":       {packettest.Unfinish(udpOf(localPod, remoteInside, 500))},
 		"dropped":          {udpOf(netip.MustParseAddr("8.8.8.8"), remoteInside, 64), udpOf(localPod, remoteInside, 64)},
 		"mixed":            {superSegment(20000), udpOf(localPod, remoteInside, 64), udpOf(localPod6, remoteInside6, 64), udpOf(unknownIP, remoteInside, 64)},
 	}
@@ -102,7 +85,7 @@ func TestIngressAllocatesNothing(t *testing.T) {
 		"mapped pod":      {ips: [][]byte{udpOf(remoteOutside, mappedPodOut, 64)}, written: 1},
 		"without a route": {ips: [][]byte{udpOf(remoteOutside, netip.MustParseAddr("10.243.200.1"), 64)}, written: 1},
 		"fragmentation":   {ips: [][]byte{big}, written: 4},
-		"fragments":       {ips: fragmentsOf(big, 1300), written: 4},
+		"fragments":       {ips: packettest.Fragments(big, 1300), written: 4},
 		"dropped":         {ips: [][]byte{udpOf(remoteOutside, netip.MustParseAddr("8.8.8.8"), 64)}},
 	}
 	for name, tt := range tests {

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/filter"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // What one packet costs, and that it does not depend on the size of the
@@ -90,7 +91,7 @@ func BenchmarkEgress(b *testing.B) {
 		{"udp/64", repeat(udpOf(localPod, remoteInside, 64), 32)},
 		{"udp/1300", repeat(udpOf(localPod, remoteInside, 1300), 32)},
 		{"udp6/1300", repeat(udpOf(localPod6, remoteInside6, 1300), 32)},
-		{"unfinished/1300", repeat(unfinish(udpOf(localPod, remoteInside, 1300)), 32)},
+		{"unfinished/1300", repeat(packettest.Unfinish(udpOf(localPod, remoteInside, 1300)), 32)},
 		{"unknown-source/64", repeat(udpOf(unknownIP, remoteInside, 64), 32)},
 		{"super-segment/64KiB", repeat(superSegment(64000), 2)},
 	}

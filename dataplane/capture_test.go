@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // startCapture captures whole packets at points until the test ends.
@@ -150,9 +151,7 @@ func TestCaptureStranger(t *testing.T) {
 	h := newHarness(t, nil)
 	c, stop := startCapture(t, h.forwarder, 1<<20, capture.Node, capture.Dropped)
 	defer stop()
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.Geneve, 7, geneve.ProtocolEthernet)
-	b = append(b, frame(h.nodeMACs[0], h.nodeMACs[0], neighbor.EtherTypeIPv4, udp(localPod, 1, remoteInside, 2, ""))...)
+	b := inGeneve(7, frame(h.nodeMACs[0], h.nodeMACs[0], neighbor.EtherTypeIPv4, udp(localPod, 1, remoteInside, 2, "")))
 	h.datagram(h.network.Listen(strangerUDP), b)
 	h.datagram(h.nodes[0], []byte("no header"))
 	h.egress()
@@ -181,9 +180,7 @@ func TestCaptureEncapsulations(t *testing.T) {
 	defer stop()
 	h.resolve(0)
 	ip := udp(localPod, 1, remoteInside, 2, "hello")
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.GeneveIP, 7, geneve.ProtocolIPv4)
-	h.datagram(h.nodes[0], append(b, ip...))
+	h.datagram(h.nodes[0], packettest.Geneve(7, neighbor.EtherTypeIPv4, ip))
 	h.egress()
 	got := drain(c)
 	if len(got) != 3 || got[0].Link != capture.Ethernet || !got[0].Egress || got[1].Link != capture.Ethernet || got[1].Egress ||

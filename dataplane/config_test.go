@@ -307,9 +307,7 @@ func TestNothingConfigured(t *testing.T) {
 	if diff := cmp.Diff(map[string]uint64{"DropNoConfiguration": 2}, h.ingressVerdicts()); diff != "" {
 		t.Errorf("ingress verdicts (-want +got)\n%s", diff)
 	}
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.Geneve, 7, geneve.ProtocolEthernet)
-	h.datagram(network.Listen(nodeAddrs[0]), b)
+	h.datagram(network.Listen(nodeAddrs[0]), inGeneve(7, nil))
 	if st := h.forwarder.Status(); st.Configured {
 		t.Errorf("status says that something is configured: %+v", st)
 	}

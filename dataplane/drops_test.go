@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluice-net/sluice/dataplane/dropped"
-	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 )
 
@@ -23,9 +22,7 @@ func TestDropped(t *testing.T) {
 	h.ipFromNode(0, []byte("\x45 is broken"))
 	h.fromNode(0, []byte("short"))
 	h.datagram(h.nodes[0], []byte("no Geneve"))
-	stranger := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(stranger, geneve.Geneve, 99, geneve.ProtocolEthernet)
-	h.datagram(h.nodes[0], stranger)
+	h.datagram(h.nodes[0], inGeneve(99, nil))
 	h.egress()
 	h.ingress(udp(netip.MustParseAddr("192.0.2.9"), 7, localPod, 8, "secret"))
 	want := []dropped.Packet{

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 func port(a netip.Addr, p uint16) netip.AddrPort { return netip.AddrPortFrom(a, p) }
@@ -211,27 +212,21 @@ func TestDropsFromNodes(t *testing.T) {
 		{
 			name: "known address, another node's VNI",
 			send: func(h *harness) {
-				b := make([]byte, geneve.HeaderLen)
-				geneve.PutHeader(b, geneve.Geneve, 8, geneve.ProtocolEthernet)
-				h.datagram(h.nodes[0], b)
+				h.datagram(h.nodes[0], inGeneve(8, nil))
 			},
 			want: dataplane.DropUnknownNode,
 		},
 		{
 			name: "known VNI, a stranger's address",
 			send: func(h *harness) {
-				b := make([]byte, geneve.HeaderLen)
-				geneve.PutHeader(b, geneve.Geneve, 7, geneve.ProtocolEthernet)
-				h.datagram(h.network.Listen(strangerUDP), b)
+				h.datagram(h.network.Listen(strangerUDP), inGeneve(7, nil))
 			},
 			want: dataplane.DropUnknownNode,
 		},
 		{
 			name: "control packet",
 			send: func(h *harness) {
-				h.datagram(h.nodes[0], geneve.AppendHeader(nil, geneve.Header{
-					Encapsulation: geneve.Geneve, VNI: 7, Protocol: geneve.ProtocolEthernet, OAM: true,
-				}))
+				h.datagram(h.nodes[0], controlPacket())
 			},
 			want: dataplane.DropControl,
 		},
@@ -252,9 +247,9 @@ func TestDropsFromNodes(t *testing.T) {
 		{
 			name: "ARP for an address that is not ours",
 			send: func(h *harness) {
-				h.fromNode(0, frame(neighbor.Broadcast, h.nodeMACs[0], neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+				h.fromNode(0, frame(neighbor.Broadcast, h.nodeMACs[0], neighbor.EtherTypeARP, packettest.ARP{
 					Op: neighbor.ARPRequest, SenderMAC: h.nodeMACs[0], SenderIP: nodeIPs[0], TargetIP: netip.MustParseAddr("10.80.0.77"),
-				})))
+				}.Bytes()))
 			},
 			want: dataplane.DropFrame,
 		},
@@ -529,18 +524,25 @@ func TestPodAnswersUnderTheAddressThatWasAsked(t *testing.T) {
 	}
 }
 
+// controlPacket has the O bit of Geneve set.
+func controlPacket() []byte {
+	b := inGeneve(7, nil)
+	b[1] = 0x80
+	return b
+}
+
 func TestEachNodeIsAnsweredInItsEncapsulation(t *testing.T) {
 	for _, e := range []geneve.Encapsulation{geneve.Geneve, geneve.VXLAN, geneve.GeneveIP} {
 		t.Run(e.String(), func(t *testing.T) {
 			h := newHarness(t, nil)
 			ip := udp(localPod, 1000, remoteInside, 53, "hello")
-			b := make([]byte, geneve.HeaderLen)
-			if e == geneve.GeneveIP {
-				geneve.PutHeader(b, e, 7, neighbor.EtherTypeIPv4)
-				b = append(b, ip...)
-			} else {
-				geneve.PutHeader(b, e, 7, geneve.ProtocolEthernet)
-				b = append(b, frame(h.gatewayID, h.nodeMACs[0], neighbor.EtherTypeIPv4, ip)...)
+			f := frame(h.gatewayID, h.nodeMACs[0], neighbor.EtherTypeIPv4, ip)
+			b := inGeneve(7, f)
+			switch e {
+			case geneve.VXLAN:
+				b = packettest.VXLAN(7, f)
+			case geneve.GeneveIP:
+				b = packettest.Geneve(7, neighbor.EtherTypeIPv4, ip)
 			}
 			h.datagram(h.nodes[0], b)
 			if got := h.egress(); len(got) != 1 {

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/test/mutate"
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/underlay"
 )
 
@@ -102,7 +103,7 @@ func (f *fuzzed) checkToPeer(out [][]byte, valid bool) {
 	for _, b := range out {
 		p, ok := packet.Parse(b)
 		switch {
-		case !ok || len(p.Bytes) != len(b) || !p.HeaderChecksumValid():
+		case !ok || len(p.Bytes) != len(b) || !packettest.HeaderValid(b):
 			f.Fatalf("tunnel got a malformed packet: %x", b)
 		case len(b) > mtu:
 			f.Fatalf("tunnel got %d bytes, MTU %d: %s", len(b), mtu, describe(b))
@@ -136,7 +137,7 @@ func (f *fuzzed) checkToNode(from, to []netip.Prefix, valid bool) {
 		}
 		p, ok := packet.Parse(inner)
 		switch {
-		case !ok || !p.HeaderChecksumValid() || len(p.Bytes) > mtu:
+		case !ok || !packettest.HeaderValid(inner) || len(p.Bytes) > mtu:
 			f.Fatalf("node got a malformed packet: %x", b)
 		case !within(from, p.Src()):
 			f.Fatalf("node got %s", describe(inner))
@@ -158,23 +159,18 @@ func transportValid(ip []byte) bool {
 // egressSeeds are datagrams of a node: one for every way through egress.go.
 func egressSeeds() (seeds [][]byte) {
 	mac := neighbor.MAC{2, 0, 0, 0, 0, 1}
-	vni := func(e geneve.Encapsulation, proto uint16, payload []byte) []byte {
-		b := make([]byte, geneve.HeaderLen)
-		geneve.PutHeader(b, e, 7, proto)
-		return append(b, payload...)
-	}
 	add := func(et uint16, dst neighbor.MAC, payload []byte) {
-		seeds = append(seeds, vni(geneve.Geneve, geneve.ProtocolEthernet, frame(dst, mac, et, payload)))
+		seeds = append(seeds, inGeneve(7, frame(dst, mac, et, payload)))
 	}
 	group := neighbor.SolicitedNode(gatewayIP6)
-	add(neighbor.EtherTypeARP, neighbor.Broadcast, neighbor.AppendARP(nil, neighbor.ARP{Op: neighbor.ARPRequest, SenderMAC: mac, SenderIP: nodeIPs[0], TargetIP: gatewayIP}))
-	add(neighbor.EtherTypeARP, mac, neighbor.AppendARP(nil, neighbor.ARP{Op: neighbor.ARPReply, SenderMAC: mac, SenderIP: nodeIPs[0], TargetIP: gatewayIP}))
-	add(neighbor.EtherTypeIPv6, neighbor.MulticastMAC(group), neighbor.AppendSolicitation(nil, neighbor.Solicitation{Src: nodeLinkLocal, Dst: group, Target: gatewayIP6, SourceMAC: mac}))
-	add(neighbor.EtherTypeIPv6, mac, neighbor.AppendAdvertisement(nil, neighbor.Advertisement{Src: nodeLinkLocal, Dst: gatewayIP6, Target: nodeLinkLocal, TargetMAC: mac}))
+	add(neighbor.EtherTypeARP, neighbor.Broadcast, packettest.ARP{Op: neighbor.ARPRequest, SenderMAC: mac, SenderIP: nodeIPs[0], TargetIP: gatewayIP}.Bytes())
+	add(neighbor.EtherTypeARP, mac, packettest.ARP{Op: neighbor.ARPReply, SenderMAC: mac, SenderIP: nodeIPs[0], TargetIP: gatewayIP}.Bytes())
+	add(neighbor.EtherTypeIPv6, neighbor.MulticastMAC(group), packettest.Solicitation(nodeLinkLocal, group, gatewayIP6, mac))
+	add(neighbor.EtherTypeIPv6, mac, packettest.Advertisement(nodeLinkLocal, gatewayIP6, nodeLinkLocal, 0, mac))
 	for _, ip := range [][]byte{
 		udpOf(localPod, remoteInside, 64), udpOf(unknownIP, remoteInside, 64), udpOf(nodeIPs[0], remoteInside, 64),
 		udpOf(mappedHost, remoteInside, 64), udpOf(mappedPod, remoteInside, 64), udpOf(localPod, gatewayIP, 64),
-		unfinish(udpOf(localPod, remoteInside, 64)), udpOf(localPod, remoteInside, 3000),
+		packettest.Unfinish(udpOf(localPod, remoteInside, 64)), udpOf(localPod, remoteInside, 3000),
 		tcpOf(localPod, remoteInside, packet.TCPSyn, mss(1460), 0), superSegment(5000),
 		dataplanetest.Build(dataplanetest.Packet{Proto: packet.ProtoICMP, ICMPType: 3, Src: port(nodeIPs[0], 0), Dst: port(remoteInside, 0), Payload: udpOf(remoteInside, nodeIPs[0], 64)}),
 		dataplanetest.Build(dataplanetest.Packet{Src: port(localPod, 1), Dst: port(remoteInside, 2), DontFragment: true, Payload: make([]byte, 1400)}),
@@ -186,9 +182,9 @@ func egressSeeds() (seeds [][]byte) {
 	add(neighbor.EtherTypeIPv6, mac, udpOf(localPod6, remoteInside6, 100))
 	add(neighbor.EtherTypeIPv6, mac, dataplanetest.Build(dataplanetest.Packet{Src: port(localPod6, 1), Dst: port(remoteInside6, 2), Payload: make([]byte, 1400)}))
 	return append(seeds,
-		vni(geneve.VXLAN, geneve.ProtocolEthernet, frame(mac, mac, neighbor.EtherTypeIPv4, udpOf(localPod, remoteInside, 64))),
-		vni(geneve.GeneveIP, neighbor.EtherTypeIPv4, udpOf(localPod, remoteInside, 64)),
-		geneve.AppendHeader(nil, geneve.Header{Encapsulation: geneve.Geneve, VNI: 7, Protocol: geneve.ProtocolEthernet, OAM: true}),
+		packettest.VXLAN(7, frame(mac, mac, neighbor.EtherTypeIPv4, udpOf(localPod, remoteInside, 64))),
+		packettest.Geneve(7, neighbor.EtherTypeIPv4, udpOf(localPod, remoteInside, 64)),
+		controlPacket(),
 		nil,
 	)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/nat"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/tunnel"
 	"github.com/sluice-net/sluice/underlay"
 )
@@ -126,11 +127,7 @@ func (h *harness) read(s *dataplanetest.Socket, n int) (out []encapsulated) {
 		if _, err := s.ReadBatch(bufs, sizes, from); err != nil {
 			h.Fatal(err)
 		}
-		head, payload, err := geneve.Decode(bufs[0][:sizes[0]])
-		if err != nil {
-			h.Fatalf("got %x: %v", bufs[0][:sizes[0]], err)
-		}
-		out = append(out, encapsulated{head, payload, from[0]})
+		out = append(out, h.decapsulated(bufs[0][:sizes[0]], from[0]))
 	}
 	return out
 }
@@ -192,36 +189,35 @@ func harnessConfig() dataplane.Config {
 // node's.
 func (h *harness) resolve(i int) {
 	h.Helper()
-	h.fromNode(i, frame(neighbor.Broadcast, h.nodeMACs[i], neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+	h.fromNode(i, frame(neighbor.Broadcast, h.nodeMACs[i], neighbor.EtherTypeARP, packettest.ARP{
 		Op: neighbor.ARPRequest, SenderMAC: h.nodeMACs[i], SenderIP: nodeIPs[i], TargetIP: gatewayIP,
-	})))
+	}.Bytes()))
 	h.egress()
 	got := h.atNode(i)
 	if len(got) != 1 {
 		h.Fatalf("node %d got %d answers to its ARP request, want 1", i, len(got))
 	}
 	f, _ := neighbor.DecodeFrame(got[0].payload)
-	a, ok := neighbor.DecodeARP(f.Payload)
-	if !ok || a.Op != neighbor.ARPReply || a.SenderIP != gatewayIP || a.TargetMAC != h.nodeMACs[i] {
-		h.Fatalf("node %d got %+v, want an ARP reply for %s", i, a, gatewayIP)
+	want := packettest.ARP{Op: neighbor.ARPReply, SenderMAC: f.Src, SenderIP: gatewayIP, TargetMAC: h.nodeMACs[i], TargetIP: nodeIPs[i]}
+	if !bytes.Equal(got[0].payload, frame(h.nodeMACs[i], f.Src, neighbor.EtherTypeARP, want.Bytes())) {
+		h.Fatalf("node %d got %x, want an ARP reply for %s", i, got[0].payload, gatewayIP)
 	}
 	if i == 0 {
-		h.gatewayID = a.SenderMAC
+		h.gatewayID = f.Src
 	}
 }
 
 func frame(dst, src neighbor.MAC, etherType uint16, payload []byte) []byte {
-	b := make([]byte, neighbor.EthernetHeaderLen)
-	neighbor.PutEthernet(b, dst, src, etherType)
-	return append(b, payload...)
+	return packettest.Ethernet(dst, src, etherType, payload)
+}
+
+// inGeneve puts the header of a node's tunnel before a frame.
+func inGeneve(vni uint32, frame []byte) []byte {
+	return packettest.Geneve(vni, packettest.TransparentEthernet, frame)
 }
 
 // fromNode sends a frame from node i in Geneve.
-func (h *harness) fromNode(i int, frame []byte) {
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.Geneve, geneve.VNI(7+i), geneve.ProtocolEthernet)
-	h.datagram(h.nodes[i], append(b, frame...))
-}
+func (h *harness) fromNode(i int, frame []byte) { h.datagram(h.nodes[i], inGeneve(uint32(7+i), frame)) }
 
 func (h *harness) datagram(from *dataplanetest.Socket, b []byte) {
 	if _, err := from.WriteBatch([]underlay.Datagram{{Addr: gatewayAddr, Body: b}}); err != nil {
@@ -281,6 +277,23 @@ type encapsulated struct {
 	from    underlay.Origin
 }
 
+// decapsulated takes a datagram for a node apart, whose header must be exact.
+func (h *harness) decapsulated(b []byte, from underlay.Origin) encapsulated {
+	h.Helper()
+	head, payload, err := geneve.Decode(b)
+	if err != nil {
+		h.Fatalf("a node got %x: %v", b, err)
+	}
+	want := packettest.Geneve(uint32(head.VNI), head.Protocol, payload)
+	if head.Encapsulation == geneve.VXLAN {
+		want = packettest.VXLAN(uint32(head.VNI), payload)
+	}
+	if !bytes.Equal(b, want) {
+		h.Fatalf("a node got %x, want %x", b, want)
+	}
+	return encapsulated{head, payload, from}
+}
+
 // ip returns the IP packet in it.
 func (e encapsulated) ip() []byte {
 	if e.header.Encapsulation == geneve.GeneveIP {
@@ -305,11 +318,7 @@ func (h *harness) atNode(i int) []encapsulated {
 		if string(b) == "end" {
 			continue
 		}
-		head, payload, err := geneve.Decode(b)
-		if err != nil {
-			h.Fatalf("node %d got %x: %v", i, b, err)
-		}
-		out = append(out, encapsulated{head, payload, from[j]})
+		out = append(out, h.decapsulated(b, from[j]))
 	}
 	return out
 }

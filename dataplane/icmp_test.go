@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 func echoRequest(src, dst netip.Addr) []byte {
@@ -23,24 +24,16 @@ func echoRequest(src, dst netip.Addr) []byte {
 // packet, as a router on the way would.
 func icmpError(t *testing.T, kind string, src netip.Addr, offending []byte) []byte {
 	t.Helper()
-	p, ok := packet.Parse(offending)
-	if !ok {
-		t.Fatalf("offending packet is malformed: %x", offending)
-	}
-	b := make([]byte, 1280)
-	n := 0
 	switch kind {
 	case "too big":
-		n = packet.PacketTooBig(b, src, p, 1300)
+		return packettest.TooBig(src, 1300, offending)
 	case "time exceeded":
-		n = packet.TimeExceeded(b, src, p)
+		return packettest.TimeExceeded(src, offending)
 	case "port unreachable":
-		n = packet.DestinationUnreachable(b, src, p, packet.PortUnreachable)
+		return packettest.PortUnreachable(src, offending)
 	}
-	if n == 0 {
-		t.Fatalf("no %s about %s", kind, describe(offending))
-	}
-	return b[:n]
+	t.Fatalf("no error is called %s", kind)
+	return nil
 }
 
 // quoted parses the packet that an ICMP error quotes and checks its IPv4
@@ -52,7 +45,7 @@ func quoted(t *testing.T, b []byte) packet.Packet {
 		t.Fatalf("%s is no ICMP error", describe(b))
 	}
 	q, ok := packet.Parse(p.Transport()[packet.ICMPHeaderLen:])
-	if !ok || !q.HeaderChecksumValid() {
+	if !ok || !packettest.HeaderValid(q.Bytes) {
 		t.Fatalf("%s quotes no valid packet: %x", describe(b), p.Transport())
 	}
 	return q

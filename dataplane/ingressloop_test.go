@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // atOnce is the turn of who need not wait.
@@ -72,7 +73,7 @@ func TestIngressLoopsKeepTheOrderOfFlows(t *testing.T) {
 // and what is forwarded once the whole batch is judged.
 func TestIngressLoopsWaitForTheirTurn(t *testing.T) {
 	answer := dataplanetest.Build(dataplanetest.Packet{Src: port(remoteOutside, 53), Dst: port(unknownIP, 1000), Payload: randomBytes(4, 3000)})
-	fragments := fragmentsOf(answer, 1300)
+	fragments := packettest.Fragments(answer, 1300)
 	plain, nowhere := udpOf(remoteOutside, localPod, 64), udpOf(remoteOutside, netip.MustParseAddr("8.8.8.8"), 64)
 	ping := echoRequest(peerTunnelIP, tunnelIP)
 	for name, tt := range map[string]struct {
@@ -129,7 +130,7 @@ func TestIngressLoopsAllocateNothing(t *testing.T) {
 	packets := append([][]byte{
 		udpOf(remoteOutside, localPod, 64), udpOf(remoteOutside6, localPod6, 64), udpOf(remoteOutside, mappedHostOut, 64), udpOf(remoteOutside, mappedPodOut, 64),
 		tcpOf(remoteOutside, localPod, packet.TCPSyn, mss(1460), 0), udpOf(remoteOutside, localPod, 4000), udpOf(remoteOutside, netip.MustParseAddr("8.8.8.8"), 64),
-	}, fragmentsOf(answer, 1300)...)
+	}, packettest.Fragments(answer, 1300)...)
 	r.written = 0
 	var begin [loops]chan struct{}
 	var turns [loops + 1]chan struct{} // the first of them is sent to when all begin

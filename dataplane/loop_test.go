@@ -15,9 +15,11 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/filter"
+	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/tunnel"
 	"github.com/sluice-net/sluice/underlay"
 )
@@ -110,9 +112,7 @@ func (h *loopHarness) send(flow int, first, n uint32) {
 	var ds []underlay.Datagram
 	for i := range n {
 		ip := udp(localPod, uint16(flow), remoteInside, 53, string(binary.BigEndian.AppendUint32(nil, first+i)))
-		b := make([]byte, geneve.HeaderLen, geneve.HeaderLen+len(ip))
-		geneve.PutHeader(b, geneve.GeneveIP, 7, 0x0800)
-		ds = append(ds, underlay.Datagram{Addr: gatewayAddr, Body: append(b, ip...)})
+		ds = append(ds, underlay.Datagram{Addr: gatewayAddr, Body: packettest.Geneve(7, neighbor.EtherTypeIPv4, ip)})
 	}
 	if _, err := h.flows[flow].WriteBatch(ds); err != nil {
 		h.Error(err)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/sluice-net/sluice/dataplane"
-	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/test/packettest"
 )
 
@@ -132,8 +131,7 @@ func checkVerdicts(t *testing.T, before, after dataplane.DirectionStatus, inputs
 // a map, leave no trace but their count, and keep nobody else out.
 func TestStrangersFlood(t *testing.T) {
 	z := newFuzzed(t)
-	stranger := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(stranger, geneve.Geneve, 99, geneve.ProtocolEthernet)
+	stranger := inGeneve(99, nil)
 	before := z.forwarder.Status()
 	for range 1000 {
 		if out := z.egress(repeat(stranger, 31)...); len(out) != 0 || len(z.answers) != 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/underlay"
 )
 
@@ -22,7 +23,7 @@ func (r *replay) took(n int) (out [][]byte) {
 // superUDP is a UDP super-segment as the kernel of a node on this machine hands it
 // over: its checksum is that of the pseudo-header.
 func superUDP(src, dst netip.Addr, payload []byte, dontFragment bool) []byte {
-	return unfinish(dataplanetest.Build(dataplanetest.Packet{
+	return packettest.Unfinish(dataplanetest.Build(dataplanetest.Packet{
 		Proto: packet.ProtoUDP, Src: port(src, 7), Dst: port(dst, 9), ID: 65534, DontFragment: dontFragment, Payload: payload,
 	}))
 }

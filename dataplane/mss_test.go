@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // mssOf returns the MSS option that a SYN starts with, -1 for none.
@@ -63,7 +64,7 @@ func TestMSSIsClampedBothWays(t *testing.T) {
 			h := newHarness(t, nil)
 			b := tcpOf(pod, remote, tt.flags, options, 0)
 			if tt.unfinish {
-				unfinish(b)
+				packettest.Unfinish(b)
 			}
 			h.ipFromNode(0, b)
 			check("egress", h.egress(), pod, outside)

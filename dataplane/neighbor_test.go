@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 var (
@@ -23,11 +25,11 @@ var (
 // solicit lets node i ask for the link-layer address of target.
 func (h *harness) solicit(i int, src, target netip.Addr) {
 	group := neighbor.SolicitedNode(target)
-	ns := neighbor.Solicitation{Src: src, Dst: group, Target: target}
-	if !src.IsUnspecified() {
-		ns.SourceMAC = h.nodeMACs[i]
+	mac := h.nodeMACs[i]
+	if src.IsUnspecified() {
+		mac = neighbor.MAC{}
 	}
-	h.fromNode(i, frame(neighbor.MulticastMAC(group), h.nodeMACs[i], neighbor.EtherTypeIPv6, neighbor.AppendSolicitation(nil, ns)))
+	h.fromNode(i, frame(neighbor.MulticastMAC(group), h.nodeMACs[i], neighbor.EtherTypeIPv6, packettest.Solicitation(src, group, target, mac)))
 }
 
 // advertisement returns the one advertisement that node i received and its frame.
@@ -45,6 +47,15 @@ func (h *harness) advertisement(i int) (neighbor.Advertisement, neighbor.Frame) 
 	a, ok := neighbor.DecodeAdvertisement(p)
 	if !ok {
 		h.Fatalf("node %d got %s, want an advertisement", i, describe(f.Payload))
+	}
+	flags := uint8(0)
+	for flag, set := range map[uint8]bool{packettest.Router: a.Router, packettest.Solicited: a.Solicited, packettest.Override: a.Override} {
+		if set {
+			flags |= flag
+		}
+	}
+	if want := packettest.Advertisement(a.Src, a.Dst, a.Target, flags, a.TargetMAC); !bytes.Equal(f.Payload, want) {
+		h.Fatalf("node %d got %x, want %x", i, f.Payload, want)
 	}
 	return a, f
 }
@@ -118,7 +129,7 @@ func TestNeighborSolicitationIsNotAnswered(t *testing.T) {
 func TestForgedSolicitationIsNoDiscovery(t *testing.T) {
 	h := newHarness(t, nil)
 	group := neighbor.SolicitedNode(gatewayIP6)
-	b := neighbor.AppendSolicitation(nil, neighbor.Solicitation{Src: nodeLinkLocal, Dst: group, Target: gatewayIP6, SourceMAC: h.nodeMACs[0]})
+	b := packettest.Solicitation(nodeLinkLocal, group, gatewayIP6, h.nodeMACs[0])
 	b[7] = 64 // hop limit
 	h.fromNode(0, frame(neighbor.MulticastMAC(group), h.nodeMACs[0], neighbor.EtherTypeIPv6, b))
 	h.egress()
@@ -134,18 +145,18 @@ func TestForgedSolicitationIsNoDiscovery(t *testing.T) {
 // them by device.
 func TestARPForAnAddressOfThePeer(t *testing.T) {
 	h := newHarness(t, nil)
-	h.fromNode(0, frame(neighbor.Broadcast, h.nodeMACs[0], neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+	h.fromNode(0, frame(neighbor.Broadcast, h.nodeMACs[0], neighbor.EtherTypeARP, packettest.ARP{
 		Op: neighbor.ARPRequest, SenderMAC: h.nodeMACs[0], SenderIP: nodeIPs[0], TargetIP: remoteInside,
-	})))
+	}.Bytes()))
 	h.egress()
 	got := h.atNode(0)
 	if len(got) != 1 {
 		t.Fatalf("node got %d frames, want an ARP reply", len(got))
 	}
 	f, _ := neighbor.DecodeFrame(got[0].payload)
-	want := neighbor.ARP{Op: neighbor.ARPReply, SenderMAC: h.gatewayID, SenderIP: remoteInside, TargetMAC: h.nodeMACs[0], TargetIP: nodeIPs[0]}
-	if a, _ := neighbor.DecodeARP(f.Payload); a != want || f.Dst != h.nodeMACs[0] {
-		t.Errorf("got %+v to %s, want %+v", a, f.Dst, want)
+	want := packettest.ARP{Op: neighbor.ARPReply, SenderMAC: h.gatewayID, SenderIP: remoteInside, TargetMAC: h.nodeMACs[0], TargetIP: nodeIPs[0]}
+	if !bytes.Equal(f.Payload, want.Bytes()) || f.Dst != h.nodeMACs[0] {
+		t.Errorf("got %x to %s, want %+v", f.Payload, f.Dst, want)
 	}
 }
 
@@ -178,9 +189,9 @@ func TestMACIsLearntPerTunnel(t *testing.T) {
 	}
 	// An ARP reply about node 1 through the tunnel of node 0.
 	thief := neighbor.MAC{2, 6, 6, 6, 6, 6}
-	h.fromNode(0, frame(h.gatewayID, thief, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+	h.fromNode(0, frame(h.gatewayID, thief, neighbor.EtherTypeARP, packettest.ARP{
 		Op: neighbor.ARPReply, SenderMAC: thief, SenderIP: nodeIPs[1], TargetMAC: h.gatewayID, TargetIP: gatewayIP,
-	})))
+	}.Bytes()))
 	h.egress()
 	if got := h.frameTo(1); got != h.nodeMACs[1] {
 		t.Errorf("node 1's frames go to %s after a frame of node 0", got)
@@ -192,7 +203,7 @@ func TestMACIsNotLearntFromBadFrames(t *testing.T) {
 	group := neighbor.MAC{3, 6, 6, 6, 6, 6}
 	ip := udp(localPod, 1000, remoteInside, 53, "")
 	arp := func(sender neighbor.MAC) []byte {
-		return neighbor.AppendARP(nil, neighbor.ARP{Op: neighbor.ARPReply, SenderMAC: sender, SenderIP: nodeIPs[0], TargetIP: gatewayIP})
+		return packettest.ARP{Op: neighbor.ARPReply, SenderMAC: sender, SenderIP: nodeIPs[0], TargetIP: gatewayIP}.Bytes()
 	}
 	frames := map[string]func(h *harness) []byte{
 		"to another station": func(*harness) []byte {
@@ -286,25 +297,22 @@ func TestUnresolvedNodesAreProbed(t *testing.T) {
 	defer stop()
 	probes := h.read(h.nodes[0], 2)
 	f, _ := neighbor.DecodeFrame(probes[0].payload)
-	a, ok := neighbor.DecodeARP(f.Payload)
 	gatewayMAC := f.Src
-	if !ok || f.Dst != neighbor.Broadcast || a.Op != neighbor.ARPRequest || a.SenderMAC != gatewayMAC || a.SenderIP != gatewayIP || a.TargetIP != nodeIPs[0] {
-		t.Errorf("first probe is %+v in a frame to %s, want an ARP request for %s", a, f.Dst, nodeIPs[0])
+	arp := packettest.ARP{Op: neighbor.ARPRequest, SenderMAC: gatewayMAC, SenderIP: gatewayIP, TargetIP: nodeIPs[0]}
+	if want := frame(neighbor.Broadcast, gatewayMAC, neighbor.EtherTypeARP, arp.Bytes()); !bytes.Equal(probes[0].payload, want) {
+		t.Errorf("first probe is %x, want %x: an ARP request for %s", probes[0].payload, want, nodeIPs[0])
 	}
-	f, _ = neighbor.DecodeFrame(probes[1].payload)
-	p, _ := packet.Parse(f.Payload)
-	ns, ok := neighbor.DecodeSolicitation(p)
-	if !ok || f.Dst != neighbor.MulticastMAC(ns.Dst) || ns.Src != gatewayIP6 || ns.Target != nodeIP6 || ns.SourceMAC != gatewayMAC {
-		t.Errorf("second probe is %+v in a frame to %s, want a solicitation for %s", ns, f.Dst, nodeIP6)
+	group := neighbor.SolicitedNode(nodeIP6)
+	ns := packettest.Solicitation(gatewayIP6, group, nodeIP6, gatewayMAC)
+	if want := frame(neighbor.MulticastMAC(group), gatewayMAC, neighbor.EtherTypeIPv6, ns); !bytes.Equal(probes[1].payload, want) {
+		t.Errorf("second probe is %x, want %x: a solicitation for %s", probes[1].payload, want, nodeIP6)
 	}
 	if probes[0].header.VNI != 70 || probes[0].header.Encapsulation != geneve.Geneve {
 		t.Errorf("probes have header %+v", probes[0].header)
 	}
 	// The answer is an advertisement; from then on packets go out.
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.Geneve, 70, geneve.ProtocolEthernet)
-	na := neighbor.AppendAdvertisement(nil, neighbor.Advertisement{Src: nodeIP6, Dst: gatewayIP6, Target: nodeIP6, TargetMAC: h.nodeMACs[0], Solicited: true})
-	h.datagram(h.nodes[0], append(b, frame(gatewayMAC, h.nodeMACs[0], neighbor.EtherTypeIPv6, na)...))
+	na := packettest.Advertisement(nodeIP6, gatewayIP6, nodeIP6, packettest.Solicited, h.nodeMACs[0])
+	h.datagram(h.nodes[0], inGeneve(70, frame(gatewayMAC, h.nodeMACs[0], neighbor.EtherTypeIPv6, na)))
 	mac := func() string {
 		for _, n := range h.forwarder.Status().Nodes {
 			if n.Name == "node-0" {
@@ -341,9 +349,9 @@ func TestSilentNodesAreProbedAgain(t *testing.T) {
 		t.Errorf("probe is %+v to %s, want an ARP request for %s to all", a, f.Dst, nodeIPs[0])
 	}
 	anew := neighbor.MAC{2, 0, 0, 0, 0, 99}
-	h.fromNode(0, frame(h.gatewayID, anew, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+	h.fromNode(0, frame(h.gatewayID, anew, neighbor.EtherTypeARP, packettest.ARP{
 		Op: neighbor.ARPReply, SenderMAC: anew, SenderIP: nodeIPs[0], TargetMAC: h.gatewayID, TargetIP: gatewayIP,
-	})))
+	}.Bytes()))
 	h.nodeMACs[0] = anew
 	h.egress()
 	if got := h.frameTo(0); got != anew {
@@ -369,9 +377,7 @@ func TestUnheardNodesAreProbedInBothEncapsulations(t *testing.T) {
 // A node without Ethernet that is there has no MAC to ask for.
 func TestNodesWithoutEthernetAreNotProbed(t *testing.T) {
 	h := newHarness(t, nil)
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.GeneveIP, 8, neighbor.EtherTypeIPv4)
-	h.datagram(h.nodes[1], append(b, udp(localPod, 1000, remoteInside, 53, "")...))
+	h.datagram(h.nodes[1], packettest.Geneve(8, neighbor.EtherTypeIPv4, udp(localPod, 1000, remoteInside, 53, "")))
 	h.egress()
 	h.forwarder.UpkeepAt(29 * time.Second)
 	if got := h.atNode(1); len(got) != 0 {
@@ -385,19 +391,17 @@ func TestDroppedFramesTeachNothing(t *testing.T) {
 	h := newHarness(t, nil)
 	before := h.forwarder.Status().Nodes[0]
 	forged := neighbor.MAC{2, 6, 6, 6, 6, 6}
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.VXLAN, 7, geneve.ProtocolEthernet)
 	for _, f := range [][]byte{
 		frame(forged, forged, neighbor.EtherTypeIPv4, []byte("not an IP packet")),
 		frame(forged, forged, neighbor.EtherTypeIPv4, udp(remoteInside, 1, remoteInside, 1, "spoofed")),
-		frame(neighbor.Broadcast, forged, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+		frame(neighbor.Broadcast, forged, neighbor.EtherTypeARP, packettest.ARP{
 			Op: neighbor.ARPRequest, SenderMAC: forged, SenderIP: nodeIPs[0], TargetIP: nodeIPs[1],
-		})),
-		frame(neighbor.Broadcast, forged, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+		}.Bytes()),
+		frame(neighbor.Broadcast, forged, neighbor.EtherTypeARP, packettest.ARP{
 			Op: neighbor.ARPReply, SenderMAC: forged, SenderIP: gatewayIP, TargetIP: gatewayIP,
-		})),
+		}.Bytes()),
 	} {
-		h.datagram(h.nodes[0], append(b[:geneve.HeaderLen:geneve.HeaderLen], f...))
+		h.datagram(h.nodes[0], packettest.VXLAN(7, f))
 	}
 	// Not egress, whose marker comes from node 0 and would teach the truth again.
 	h.ipFromNode(1, udp(netip.MustParseAddr("10.243.2.10"), 1, remoteInside, 1, "marker"))

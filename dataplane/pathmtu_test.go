@@ -1,7 +1,6 @@
 package dataplane_test
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"testing"
 
@@ -36,12 +35,7 @@ func TestSuperSegmentsFitTheReportedPathMTU(t *testing.T) {
 				t.Fatalf("the largest of %d packets has %d bytes, want 1340", len(sent), got)
 			}
 
-			e := dataplanetest.Build(dataplanetest.Packet{
-				Proto: packet.ProtoICMP, ICMPType: 3, Src: port(remoteOutside, 0), Dst: port(localPod, 0),
-				Payload: sent[0][:28],
-			})
-			setFragmentationNeeded(e, tt.reported)
-			h.ingress(e)
+			h.ingress(packettest.TooBig(remoteOutside, int(tt.reported), sent[0][:28]))
 			h.ipFromNode(0, segment)
 			if got := largest(h.egress()); got != tt.want {
 				t.Errorf("the largest packet has %d bytes, want %d", got, tt.want)
@@ -57,26 +51,16 @@ func largest(packets [][]byte) (n int) {
 	return n
 }
 
-// setFragmentationNeeded turns an ICMP message without options into the error.
-func setFragmentationNeeded(b []byte, mtu uint16) {
-	icmp := b[packet.IPv4HeaderLen:]
-	icmp[1] = 4
-	binary.BigEndian.PutUint16(icmp[6:], mtu)
-	binary.BigEndian.PutUint16(icmp[2:], 0)
-	binary.BigEndian.PutUint16(icmp[2:], ^packet.Sum(icmp, 0))
-}
-
 // tooBigAbout is Fragmentation Needed or Packet Too Big from a pod of the peer, about
 // a packet of which it quotes so much of the transport header.
 func tooBigAbout(src, dst netip.Addr, sport, dport uint16, sequence uint32, quoted int) []byte {
 	segment := packettest.Segment{SrcPort: sport, DstPort: dport, Seq: sequence, Flags: packet.TCPAck, Payload: make([]byte, 1280)}
-	offending, _ := packet.Parse(packettest.Spec{Src: src, Dst: dst, Proto: packet.ProtoTCP, DontFragment: true, Transport: segment.Bytes()}.Bytes())
-	b := make([]byte, offending.TransportOffset+packet.ICMPHeaderLen+offending.TransportOffset+quoted)
-	router := hostilePod
+	offending := packettest.Spec{Src: src, Dst: dst, Proto: packet.ProtoTCP, DontFragment: true, Transport: segment.Bytes()}.Bytes()
+	router, header := hostilePod, packet.IPv4HeaderLen
 	if src.Is6() {
-		router = netip.MustParseAddr("fd00:243:0:2::66")
+		router, header = netip.MustParseAddr("fd00:243:0:2::66"), packet.IPv6HeaderLen
 	}
-	return b[:packet.PacketTooBig(b, router, offending, 1280)]
+	return packettest.TooBig(router, 1280, offending[:header+quoted])
 }
 
 // A pod of the peer may send ICMP errors, as any router on the way: only what was

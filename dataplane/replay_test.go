@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/tunnel"
@@ -148,9 +147,7 @@ func (r *replay) encapsulated(ip []byte) []byte {
 	if ip[0]>>4 == 6 {
 		et = neighbor.EtherTypeIPv6
 	}
-	b := make([]byte, geneve.HeaderLen)
-	geneve.PutHeader(b, geneve.Geneve, 7, geneve.ProtocolEthernet)
-	return append(b, frame(r.nodeMAC, r.nodeMAC, et, ip)...)
+	return inGeneve(7, frame(r.nodeMAC, r.nodeMAC, et, ip))
 }
 
 // load makes these packets what every read returns.

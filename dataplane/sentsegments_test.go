@@ -49,9 +49,8 @@ func TestSentSegments(t *testing.T) {
 				}
 				s.note(&p)
 			}
-			offending, _ := packet.Parse(build(start+uint32(tt.quoted), 8))
-			b := make([]byte, 576)
-			p, _ := packet.Parse(b[:packet.PacketTooBig(b, dst, offending, 1200)])
+			b := packettest.TooBig(dst, 1200, build(start+uint32(tt.quoted), 8))
+			p, _ := packet.Parse(b)
 			e, ok := p.Embedded()
 			if !ok {
 				t.Fatal("nothing is quoted")

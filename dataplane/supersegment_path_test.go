@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // largestSegment sends a super-segment of so many bytes to the pod of the peer and
@@ -17,7 +18,7 @@ import (
 func (h *harness) largestSegment(src, dst netip.Addr, payload int) (size int) {
 	h.Helper()
 	data := randomBytes(7, payload)
-	h.ipFromNode(0, unfinish(dataplanetest.Build(dataplanetest.Packet{
+	h.ipFromNode(0, packettest.Unfinish(dataplanetest.Build(dataplanetest.Packet{
 		Proto: packet.ProtoTCP, Src: port(src, 1000), Dst: port(dst, 80), TCPFlags: packet.TCPAck, DontFragment: true, Payload: data,
 	})))
 	s := &stream{T: h.T, mtu: mtu}
@@ -70,9 +71,7 @@ func TestSuperSegmentsFollowTheMSS(t *testing.T) {
 // The same for a router on the way that says that packets are too big.
 func TestSuperSegmentsFollowPathMTUDiscovery(t *testing.T) {
 	tooBig := func(router, src, dst netip.Addr, pathMTU uint32) []byte {
-		offending, _ := packet.Parse(tcpOf(src, dst, packet.TCPAck, nil, 1280))
-		b := make([]byte, 1280)
-		return b[:packet.PacketTooBig(b, router, offending, int(pathMTU))]
+		return packettest.TooBig(router, int(pathMTU), tcpOf(src, dst, packet.TCPAck, nil, 1280))
 	}
 	router := netip.MustParseAddr("10.243.2.1")
 	router6 := netip.MustParseAddr("fd00:243:0:2::1")

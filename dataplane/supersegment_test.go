@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 const (
@@ -20,22 +21,6 @@ const (
 	// maxInner is the largest packet that a node can put into one datagram.
 	maxInner = 65535 - packet.IPv4HeaderLen - packet.UDPHeaderLen - geneve.HeaderLen - neighbor.EthernetHeaderLen
 )
-
-// unfinish leaves the checksum of a TCP or UDP packet as a kernel does that
-// counts on hardware: the sum of the pseudo-header only.
-func unfinish(b []byte) []byte {
-	p, ok := packet.Parse(b)
-	if !ok {
-		panic("unfinish: not a packet")
-	}
-	at := 16
-	if p.Proto == packet.ProtoUDP {
-		at = 6
-	}
-	t := p.Transport()
-	binary.BigEndian.PutUint16(t[at:], packet.PseudoHeader(p.Src(), p.Dst(), p.Proto, len(t)))
-	return b
-}
 
 // randomBytes returns n bytes that depend on seed only.
 func randomBytes(seed uint64, n int) []byte {
@@ -45,21 +30,6 @@ func randomBytes(seed uint64, n int) []byte {
 		binary.LittleEndian.PutUint64(b[i:], r.Uint64())
 	}
 	return b[:n]
-}
-
-// setSeq writes the sequence number that Build leaves zero.
-func setSeq(b []byte, seq uint32) []byte {
-	p, _ := packet.Parse(b)
-	t := p.Transport()
-	before := binary.BigEndian.Uint32(t[4:])
-	if before != 0 {
-		panic("setSeq: not zero before")
-	}
-	binary.BigEndian.PutUint32(t[4:], seq)
-	check := binary.BigEndian.Uint16(t[16:])
-	check = packet.Update(packet.Update(check, 0, uint16(seq>>16)), 0, uint16(seq))
-	binary.BigEndian.PutUint16(t[16:], check)
-	return b
 }
 
 // stream puts the TCP segments of one flow together again and checks each.
@@ -115,12 +85,13 @@ func TestSuperSegmentIsCut(t *testing.T) {
 				h := newHarness(t, nil)
 				before := h.forwarder.Status().Egress
 				data := randomBytes(uint64(tt.payload), tt.payload)
-				b := setSeq(dataplanetest.Build(dataplanetest.Packet{
+				b := dataplanetest.Build(dataplanetest.Packet{
 					Proto: packet.ProtoTCP, Src: port(pods[ip][0], 1000), Dst: port(pods[ip][1], 80), DontFragment: true, ID: 65530,
 					TCPFlags: packet.TCPAck | packet.TCPPsh | packet.TCPFin | packet.TCPCwr, TCPOptions: tt.options, Payload: data,
-				}), 1<<32-5)
+					TCPSeq: 1<<32 - 5,
+				})
 				if !tt.finished {
-					unfinish(b)
+					packettest.Unfinish(b)
 				}
 				h.ipFromNode(0, b)
 				s := &stream{T: t, mtu: mtu, next: 1<<32 - 5}
@@ -178,9 +149,10 @@ func TestSuperSegmentsInSmallBatches(t *testing.T) {
 					dst := netip.AddrFrom4([4]byte{10, 71, 2, byte(20 + host)})
 					outside := netip.AddrFrom4([4]byte{10, 243, 2, byte(20 + host)})
 					data := randomBytes(uint64(10*round+host), 65000-7*host-8000*round)
-					h.ipFromNode(0, unfinish(setSeq(dataplanetest.Build(dataplanetest.Packet{
+					h.ipFromNode(0, packettest.Unfinish(dataplanetest.Build(dataplanetest.Packet{
 						Proto: packet.ProtoTCP, Src: port(localPod, 1000), Dst: port(dst, 80), TCPFlags: packet.TCPAck, Payload: data,
-					}), seq[outside])))
+						TCPSeq: seq[outside],
+					})))
 					seq[outside] += uint32(len(data))
 					sent[outside] = append(sent[outside], data...)
 					streams[outside] = &stream{T: t, mtu: mtu}
@@ -218,7 +190,7 @@ func TestUnfinishedChecksumsAreCompleted(t *testing.T) {
 			for _, size := range []int{0, 1, 100, 1299} {
 				h := newHarness(t, nil)
 				in := dataplanetest.Packet{Proto: proto, Src: port(src, 1000), Dst: port(remoteInside, 80), Payload: randomBytes(1, size)}
-				h.ipFromNode(0, unfinish(dataplanetest.Build(in)))
+				h.ipFromNode(0, packettest.Unfinish(dataplanetest.Build(in)))
 				got := h.egress()
 				if len(got) != 1 || !dataplanetest.ChecksumsValid(got[0]) || !bytes.HasSuffix(got[0], in.Payload) {
 					t.Errorf("protocol %d from %s with %d bytes: tunnel got %s", proto, src, size, describeAll(got))
@@ -230,7 +202,7 @@ func TestUnfinishedChecksumsAreCompleted(t *testing.T) {
 		}
 	}
 	h := newHarness(t, nil)
-	h.ipFromNode(0, unfinish(dataplanetest.Build(dataplanetest.Packet{Src: port(localPod6, 1000), Dst: port(remoteInside6, 80), Payload: []byte("six")})))
+	h.ipFromNode(0, packettest.Unfinish(dataplanetest.Build(dataplanetest.Packet{Src: port(localPod6, 1000), Dst: port(remoteInside6, 80), Payload: []byte("six")})))
 	if got := h.egress(); len(got) != 1 || !dataplanetest.ChecksumsValid(got[0]) {
 		t.Errorf("IPv6: tunnel got %s", describeAll(got))
 	}
@@ -260,7 +232,7 @@ func reassemble(t *testing.T, mtu int, frags [][]byte) []byte {
 		last := i == len(frags)-1
 		field := binary.BigEndian.Uint16(b[6:])
 		switch {
-		case !ok || p.Version != 4 || !p.HeaderChecksumValid():
+		case !ok || p.Version != 4 || !packettest.HeaderValid(b):
 			t.Fatalf("fragment %d is no valid packet: %x", i, b[:20])
 		case len(b) > mtu:
 			t.Fatalf("fragment %d has %d bytes, MTU %d", i, len(b), mtu)
@@ -273,9 +245,8 @@ func reassemble(t *testing.T, mtu int, frags [][]byte) []byte {
 	}
 	whole := append(append([]byte(nil), frags[0][:20]...), payload...)
 	binary.BigEndian.PutUint16(whole[2:], uint16(len(whole)))
-	whole[6], whole[7], whole[10], whole[11] = 0, 0, 0, 0
-	binary.BigEndian.PutUint16(whole[10:], ^packet.Sum(whole[:20], 0))
-	return whole
+	whole[6], whole[7] = 0, 0
+	return packettest.FinishHeader(whole)
 }
 
 func TestBigUDPWithoutDFIsFragmented(t *testing.T) {
@@ -285,7 +256,7 @@ func TestBigUDPWithoutDFIsFragmented(t *testing.T) {
 			in := dataplanetest.Packet{Src: port(localPod, 1000), Dst: port(remoteInside, 53), ID: 99, Payload: randomBytes(2, size)}
 			b := dataplanetest.Build(in)
 			if !finished {
-				unfinish(b)
+				packettest.Unfinish(b)
 			}
 			h.bufs, h.sizes = h.bufs[:4], h.sizes[:4]
 			h.ipFromNode(0, b)
@@ -317,17 +288,9 @@ func TestBigFragmentIsFragmented(t *testing.T) {
 		if proto == packet.ProtoTCP {
 			in.Payload = in.Payload[:3200-20]
 		}
-		datagram := dataplanetest.Build(in)
-		later := in
-		later.Offset = 1600
-		first := append([]byte(nil), datagram[:1620]...)
-		binary.BigEndian.PutUint16(first[2:], 1620)
-		first[6] = 0x20
-		first[10], first[11] = 0, 0
-		binary.BigEndian.PutUint16(first[10:], ^packet.Sum(first[:20], 0))
-		later.Payload = datagram[1620:]
-		h.ipFromNode(0, first)
-		h.ipFromNode(0, dataplanetest.Build(later))
+		for _, b := range packettest.Fragments(dataplanetest.Build(in), 1620) {
+			h.ipFromNode(0, b)
+		}
 		whole := reassemble(t, 576, h.egress())
 		in.Dst, in.HopLimit = port(remoteOutside, 53), 63
 		if want := dataplanetest.Build(in); !bytes.Equal(whole, want) {

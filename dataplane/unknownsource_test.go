@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // atNodeIPs returns the IP packets that arrived at node i.
@@ -27,7 +28,7 @@ func TestFragmentedAnswersFindTheirNode(t *testing.T) {
 	h.egress()
 	for i, local := range []uint16{2000, 1000} { // of node 0, of node 1
 		answer := dataplanetest.Packet{Src: port(remoteOutside, 53), Dst: port(unknownIP, local), ID: uint16(i), Payload: randomBytes(uint64(i), 5000)}
-		h.ingress(fragmentsOf(dataplanetest.Build(answer), 1300)...)
+		h.ingress(packettest.Fragments(dataplanetest.Build(answer), 1300)...)
 	}
 	for i, want := range []string{
 		"10.71.2.20:53 > 10.80.0.11:2000 proto 17 ttl 63 len 5028 valid true",
@@ -44,7 +45,7 @@ func TestPodAnswersInFragments(t *testing.T) {
 	h := newHarness(t, nil)
 	h.ingress(udp(remoteOutside, 50000, mappedPodOut, 443, "question"))
 	answer := dataplanetest.Build(dataplanetest.Packet{Src: port(mappedPod, 443), Dst: port(remoteInside, 50000), ID: 9, Payload: randomBytes(9, 5000)})
-	for _, b := range fragmentsOf(answer, 1300) {
+	for _, b := range packettest.Fragments(answer, 1300) {
 		h.ipFromNode(0, b)
 	}
 	want := "10.70.0.50:443 > 10.243.2.20:50000 proto 17 ttl 63 len 5028 valid true"

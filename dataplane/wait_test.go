@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/underlay"
 )
 
@@ -43,9 +44,9 @@ func TestEgressDoesNotWaitForIngress(t *testing.T) {
 	}
 	t.Cleanup(func() { h.ran = false; h.close(); h.forwarder = old })
 	arp := func() {
-		h.fromNode(0, frame(neighbor.Broadcast, h.nodeMACs[0], neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+		h.fromNode(0, frame(neighbor.Broadcast, h.nodeMACs[0], neighbor.EtherTypeARP, packettest.ARP{
 			Op: neighbor.ARPRequest, SenderMAC: h.nodeMACs[0], SenderIP: nodeIPs[0], TargetIP: gatewayIP,
-		})))
+		}.Bytes()))
 	}
 	arp()
 	h.egress() // the gateway knows the node's address now

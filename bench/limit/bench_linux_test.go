@@ -18,7 +18,7 @@ func BenchmarkEgress(b *testing.B) {
 	g := benchGateway(b)
 	e := newEgress(g)
 	n := &node{e: geneve.VXLAN}
-	message := n.frame(neighbor.EtherTypeIPv4, tcp(podA, podBAsA, superSegment))
+	message := n.frame(neighbor.EtherTypeIPv4, unfinished(tcp(podA, podBAsA, superSegment)))
 	buf := make([]byte, headroom+messageLen+slack)
 	b.SetBytes(1300)
 	for i := 0; i < b.N; i += 50 {
@@ -36,7 +36,7 @@ func BenchmarkIngress(b *testing.B) {
 	r := newIngress(g)
 	r.ready = true
 	key := newSendKey(g.cfg.SendKey)
-	packet := tcp(podB, podA, 1300)
+	packet := tcp(podB, podA, 1300).Bytes()
 	const run, size = 47, 1340 + overhead
 	buf := make([]byte, headroom+messageLen+slack)
 	b.SetBytes(1300)

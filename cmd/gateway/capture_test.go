@@ -23,11 +23,11 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/dataplane/capture"
 	"github.com/sluice-net/sluice/dataplane/neighbor"
-	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
 	"github.com/sluice-net/sluice/pcapng"
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/packettest"
 )
 
 // captureBench is a gateway with one node, which a test plays.
@@ -81,11 +81,9 @@ func (b *captureBench) ping() {
 func (b *captureBench) send(ip []byte) {
 	b.t.Helper()
 	mac := neighbor.MAC{2, 0, 0, 0, 0, 1}
-	d := make([]byte, geneve.HeaderLen+neighbor.EthernetHeaderLen)
-	geneve.PutHeader(d, geneve.Geneve, 7, geneve.ProtocolEthernet)
-	neighbor.PutEthernet(d[geneve.HeaderLen:], mac, mac, neighbor.EtherTypeIPv4)
+	d := packettest.Geneve(7, packettest.TransparentEthernet, packettest.Ethernet(mac, mac, neighbor.EtherTypeIPv4, ip))
 	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(b.geneve))
-	if _, err := b.node.WriteToUDPAddrPort(append(d, ip...), to); err != nil {
+	if _, err := b.node.WriteToUDPAddrPort(d, to); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -309,7 +309,7 @@ func checkSegments(t *testing.T, whole packet.Packet, headers int, all [][]byte,
 		if len(b) > most || len(p.Bytes) != len(b) || p.Src() != whole.Src() || p.Dst() != whole.Dst() || p.Proto != whole.Proto {
 			t.Fatalf("packet %d of %d bytes is not of this flow", i, len(b))
 		}
-		if !p.HeaderChecksumValid() {
+		if !packettest.HeaderValid(b) {
 			t.Fatalf("packet %d: IPv4 header checksum", i)
 		}
 		udp := p.Proto == packet.ProtoUDP

@@ -13,7 +13,7 @@ import (
 // runOf is a run of TCP segments as the gateway sends them to the node of h.
 func (h *harness) runOf(v6 bool, payload, size int) (run []byte, segment int) {
 	whole := tcp(v6, func(_ *packettest.Spec, s *packettest.Segment) { s.Payload = make([]byte, payload) })
-	segments := slowCut(mustParse(h, whole), super(h, whole, size))
+	segments := packettest.Cut(whole, size)
 	for _, b := range segments {
 		run = append(run, h.encapsulated(geneve.Geneve, b)...)
 	}

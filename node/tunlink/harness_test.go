@@ -2,7 +2,6 @@ package tunlink
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -192,14 +191,14 @@ func (h *harness) encapsulated(e geneve.Encapsulation, ip []byte) []byte {
 }
 
 func (h *harness) framed(e geneve.Encapsulation, src, dst neighbor.MAC, etherType uint16, payload []byte) []byte {
-	b := make([]byte, headLen)
-	if e == geneve.GeneveIP {
-		geneve.PutHeader(b, e, h.tunnel.VNI, etherType)
-		return append(b[:geneve.HeaderLen], payload...)
+	vni, frame := uint32(h.tunnel.VNI), packettest.Ethernet(dst, src, etherType, payload)
+	switch e {
+	case geneve.GeneveIP:
+		return packettest.Geneve(vni, etherType, payload)
+	case geneve.VXLAN:
+		return packettest.VXLAN(vni, frame)
 	}
-	geneve.PutHeader(b, e, h.tunnel.VNI, geneve.ProtocolEthernet)
-	neighbor.PutEthernet(b[geneve.HeaderLen:], dst, src, etherType)
-	return append(b, payload...)
+	return packettest.Geneve(vni, packettest.TransparentEthernet, frame)
 }
 
 func mustParse(t testing.TB, b []byte) packet.Packet {
@@ -220,9 +219,7 @@ func unfinish(t testing.TB, b []byte) vnetHeader {
 	if p.Proto == packet.ProtoUDP {
 		at = udpChecksum
 	}
-	it := item{packet: b, transport: p.TransportOffset, version: p.Version, proto: p.Proto}
-	sum := it.pseudoHeader(len(p.Transport()))
-	b[p.TransportOffset+at], b[p.TransportOffset+at+1] = byte(sum>>8), byte(sum)
+	packettest.Unfinish(b)
 	return vnetHeader{flags: vnetNeedsChecksum, checkStart: uint16(p.TransportOffset), checkOffset: uint16(at)}
 }
 
@@ -232,7 +229,13 @@ func super(t testing.TB, b []byte, size int) vnetHeader {
 	v, p := unfinish(t, b), mustParse(t, b)
 	v.size, v.gsoType, v.headersLen = uint16(size), vnetUDP, uint16(p.TransportOffset+packet.UDPHeaderLen)
 	if p.Proto == packet.ProtoTCP {
-		v.gsoType = tcpType(p.Version, p.TCPFlags())
+		v.gsoType = vnetTCP4
+		if p.Version == 6 {
+			v.gsoType = vnetTCP6
+		}
+		if p.TCPFlags()&packet.TCPCwr != 0 {
+			v.gsoType |= vnetECN
+		}
 		v.headersLen = uint16(p.TransportOffset + int(p.Transport()[tcpOffset]>>4)*4)
 	}
 	return v
@@ -242,65 +245,27 @@ func super(t testing.TB, b []byte, size int) vnetHeader {
 func cutAsKernel(t testing.TB, d delivered) (all [][]byte) {
 	t.Helper()
 	if d.vnet.gsoType == vnetNone {
-		if d.vnet.flags&vnetNeedsChecksum != 0 && !completeChecksum(d.ip, int(d.vnet.checkStart), int(d.vnet.checkOffset)) {
-			t.Fatalf("checksum at %d+%d of %d bytes", d.vnet.checkStart, d.vnet.checkOffset, len(d.ip))
+		if d.vnet.flags&vnetNeedsChecksum == 0 {
+			return [][]byte{d.ip}
 		}
-		return [][]byte{d.ip}
+		ip := bytes.Clone(d.ip)
+		if want := unfinish(t, ip); d.vnet != want || !bytes.Equal(ip, d.ip) {
+			t.Fatalf("vnet header %+v of %x, want %+v of %x", d.vnet, d.ip, want, ip)
+		}
+		return [][]byte{packettest.Finish(ip)}
 	}
 	p := mustParse(t, d.ip)
 	if len(p.Bytes) != len(d.ip) {
 		t.Fatalf("the header says %d bytes of %d", len(p.Bytes), len(d.ip))
 	}
-	if want := super(t, bytes.Clone(d.ip), int(d.vnet.size)); d.vnet != want {
-		t.Fatalf("vnet header %+v, want %+v", d.vnet, want)
+	ip := bytes.Clone(d.ip)
+	if want := super(t, ip, int(d.vnet.size)); d.vnet != want || !bytes.Equal(ip, d.ip) {
+		t.Fatalf("vnet header %+v, want %+v, of %x, want %x", d.vnet, want, d.ip[:d.vnet.headersLen], ip[:want.headersLen])
 	}
-	if !p.HeaderChecksumValid() {
+	if !packettest.HeaderValid(d.ip) {
 		t.Fatal("wrong header checksum")
 	}
-	return slowCut(p, d.vnet)
-}
-
-// slowCut cuts a super-segment as linux/net/ipv4/tcp_offload.c and udp_offload.c do, in the
-// most obvious way.
-func slowCut(p packet.Packet, v vnetHeader) (all [][]byte) {
-	headers, payload := p.Bytes[:v.headersLen], p.Bytes[v.headersLen:]
-	count := max(1, (len(payload)+int(v.size)-1)/int(v.size))
-	for i := range count {
-		part := payload[i*int(v.size) : min((i+1)*int(v.size), len(payload))]
-		b := append(bytes.Clone(headers), part...)
-		t := b[p.TransportOffset:]
-		if p.Version == 4 {
-			binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
-			binary.BigEndian.PutUint16(b[4:], binary.BigEndian.Uint16(b[4:])+uint16(i))
-			clear(b[10:12])
-			binary.BigEndian.PutUint16(b[10:], packettest.Checksum(b[:p.TransportOffset]))
-		} else {
-			binary.BigEndian.PutUint16(b[4:], uint16(len(b)-40))
-		}
-		at := 6
-		if p.Proto == packet.ProtoTCP {
-			at = 16
-			binary.BigEndian.PutUint32(t[4:], binary.BigEndian.Uint32(t[4:])+uint32(i*int(v.size)))
-			if i > 0 {
-				t[13] &^= packet.TCPCwr
-			}
-			if i < count-1 {
-				t[13] &^= packet.TCPPsh | packet.TCPFin
-			}
-		} else {
-			binary.BigEndian.PutUint16(t[4:], uint16(len(t)))
-		}
-		clear(t[at : at+2])
-		pseudo := append(p.Src().AsSlice(), p.Dst().AsSlice()...)
-		pseudo = append(pseudo, 0, p.Proto, byte(len(t)>>8), byte(len(t)))
-		check := packettest.Checksum(append(pseudo, t...))
-		if check == 0 && p.Proto == packet.ProtoUDP {
-			check = 0xffff
-		}
-		binary.BigEndian.PutUint16(t[at:], check)
-		all = append(all, b)
-	}
-	return all
+	return packettest.Cut(d.ip, int(d.vnet.size))
 }
 
 func randomBytes(r *rand.Rand, n int) []byte {

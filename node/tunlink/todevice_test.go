@@ -103,7 +103,7 @@ func TestForeignSender(t *testing.T) {
 func TestRun(t *testing.T) {
 	h := newHarness(t, true, nil)
 	whole := tcp(false, func(_ *packettest.Spec, s *packettest.Segment) { s.Payload = make([]byte, 4500) })
-	segments := slowCut(mustParse(t, whole), super(t, bytes.Clone(whole), 1000))
+	segments := packettest.Cut(whole, 1000)
 	var run []byte
 	for _, b := range segments {
 		run = append(run, h.encapsulated(geneve.Geneve, b)...)
@@ -161,7 +161,7 @@ func TestSuperSegmentFromKernel(t *testing.T) {
 				if tt.spoil {
 					b[len(b)-1]++
 				}
-				want := slowCut(mustParse(t, ip), super(t, bytes.Clone(ip), size))
+				want := packettest.Cut(ip, size)
 				h.fromGateway(h.encapsulated(geneve.Geneve, b), segment)
 				got := h.atKernel()
 				if len(got) != tt.packets {
@@ -205,29 +205,29 @@ func TestARP(t *testing.T) {
 	const request, reply = neighbor.ARPRequest, neighbor.ARPReply
 	for _, tt := range []struct {
 		name     string
-		arp      neighbor.ARP
+		arp      packettest.ARP
 		answered bool // we answer
 		learned  bool // the gateway is known afterwards
 		drop     bool
 	}{
-		{name: "request of the gateway", arp: neighbor.ARP{Op: request, SenderIP: gatewayIP, TargetIP: nodeIP}, answered: true, learned: true},
-		{name: "request of somebody else", arp: neighbor.ARP{Op: request, SenderIP: remote4, TargetIP: nodeIP}, answered: true},
-		{name: "request for another address", arp: neighbor.ARP{Op: request, SenderIP: gatewayIP, TargetIP: remote4}, drop: true},
-		{name: "answer of the gateway", arp: neighbor.ARP{Op: reply, SenderIP: gatewayIP, TargetIP: nodeIP}, learned: true},
-		{name: "answer of somebody else", arp: neighbor.ARP{Op: reply, SenderIP: remote4, TargetIP: nodeIP}, drop: true},
+		{name: "request of the gateway", arp: packettest.ARP{Op: request, SenderIP: gatewayIP, TargetIP: nodeIP}, answered: true, learned: true},
+		{name: "request of somebody else", arp: packettest.ARP{Op: request, SenderIP: remote4, TargetIP: nodeIP}, answered: true},
+		{name: "request for another address", arp: packettest.ARP{Op: request, SenderIP: gatewayIP, TargetIP: remote4}, drop: true},
+		{name: "answer of the gateway", arp: packettest.ARP{Op: reply, SenderIP: gatewayIP, TargetIP: nodeIP}, learned: true},
+		{name: "answer of somebody else", arp: packettest.ARP{Op: reply, SenderIP: remote4, TargetIP: nodeIP}, drop: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t, false, nil)
 			tt.arp.SenderMAC = gatewayMAC
-			h.fromGateway(h.framed(geneve.VXLAN, gatewayMAC, neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.AppendARP(nil, tt.arp)), 1000)
+			h.fromGateway(h.framed(geneve.VXLAN, gatewayMAC, neighbor.Broadcast, neighbor.EtherTypeARP, tt.arp.Bytes()), 1000)
 			sent := h.inners()
 			if (len(sent) == 1) != tt.answered || (h.tunnel.gatewayMAC() == gatewayMAC) != tt.learned || (h.drops()["DropFrame"] == 1) != tt.drop {
 				t.Fatalf("answered %d times, knows %v, drops %v", len(sent), h.tunnel.gatewayMAC(), h.drops())
 			}
 			if tt.answered {
-				want := neighbor.ARP{Op: reply, SenderMAC: h.tunnel.mac, SenderIP: nodeIP, TargetMAC: gatewayMAC, TargetIP: tt.arp.SenderIP}
-				if got, _ := neighbor.DecodeARP(sent[0]); got != want {
-					t.Errorf("answered %+v, want %+v", got, want)
+				want := packettest.ARP{Op: reply, SenderMAC: h.tunnel.mac, SenderIP: nodeIP, TargetMAC: gatewayMAC, TargetIP: tt.arp.SenderIP}
+				if !bytes.Equal(sent[0], want.Bytes()) {
+					t.Errorf("answered %x, want %x: %+v", sent[0], want.Bytes(), want)
 				}
 			}
 			if e := geneve.Encapsulation(h.tunnel.learned.encapsulation.Load()); !tt.drop && e != geneve.VXLAN {
@@ -249,11 +249,11 @@ func TestNeighborDiscovery(t *testing.T) {
 		drop              bool
 	}{
 		{name: "question of the gateway", answered: true, learned: true,
-			packet: neighbor.AppendSolicitation(nil, neighbor.Solicitation{Src: gatewayIP6, Dst: group, Target: nodeIP6, SourceMAC: gatewayMAC})},
+			packet: packettest.Solicitation(gatewayIP6, group, nodeIP6, gatewayMAC)},
 		{name: "question for another address", drop: true, learned: true, // from the frame
-			packet: neighbor.AppendSolicitation(nil, neighbor.Solicitation{Src: gatewayIP6, Dst: group, Target: pod6, SourceMAC: gatewayMAC})},
+			packet: packettest.Solicitation(gatewayIP6, group, pod6, gatewayMAC)},
 		{name: "answer of the gateway", learned: true,
-			packet: neighbor.AppendAdvertisement(nil, neighbor.Advertisement{Src: gatewayIP6, Dst: nodeIP6, Target: gatewayIP6, TargetMAC: gatewayMAC, Solicited: true, Override: true})},
+			packet: packettest.Advertisement(gatewayIP6, nodeIP6, gatewayIP6, packettest.Solicited|packettest.Override, gatewayMAC)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t, false, v6)
@@ -263,9 +263,9 @@ func TestNeighborDiscovery(t *testing.T) {
 				t.Fatalf("answered %d times, knows %v, drops %v", len(sent), h.tunnel.gatewayMAC(), h.drops())
 			}
 			if tt.answered {
-				want := neighbor.Advertisement{Src: nodeIP6, Dst: gatewayIP6, Target: nodeIP6, TargetMAC: h.tunnel.mac, Router: true, Solicited: true, Override: true}
-				if got, _ := neighbor.DecodeAdvertisement(mustParse(t, sent[0])); got != want {
-					t.Errorf("answered %+v, want %+v", got, want)
+				const flags = packettest.Router | packettest.Solicited | packettest.Override
+				if want := packettest.Advertisement(nodeIP6, gatewayIP6, nodeIP6, flags, h.tunnel.mac); !bytes.Equal(sent[0], want) {
+					t.Errorf("answered %x, want %x", sent[0], want)
 				}
 			}
 			if got := h.atKernel(); len(got) != 0 {
@@ -280,14 +280,14 @@ func TestQuestion(t *testing.T) {
 	h := newHarness(t, false, nil)
 	d := h.tunnel.question()
 	f, _ := neighbor.DecodeFrame(d.Body[geneve.HeaderLen:])
-	want := neighbor.ARP{Op: neighbor.ARPRequest, SenderMAC: h.tunnel.mac, SenderIP: nodeIP, TargetIP: gatewayIP}
-	if got, ok := neighbor.DecodeARP(f.Payload); !ok || got != want || !f.Dst.IsBroadcast() {
-		t.Errorf("asked %+v to %v, want %+v", got, f.Dst, want)
+	want := packettest.ARP{Op: neighbor.ARPRequest, SenderMAC: h.tunnel.mac, SenderIP: nodeIP, TargetIP: gatewayIP}.Bytes()
+	if !bytes.Equal(f.Payload, want) || !f.Dst.IsBroadcast() {
+		t.Errorf("asked %x to %v, want %x", f.Payload, f.Dst, want)
 	}
 	h = newHarness(t, false, func(c *Tunnel) { c.Internal, c.GatewayInternal = nodeIP6, gatewayIP6 })
 	f, _ = neighbor.DecodeFrame(h.tunnel.question().Body[geneve.HeaderLen:])
-	if ns, ok := neighbor.DecodeSolicitation(mustParse(t, f.Payload)); !ok || ns.Target != gatewayIP6 || ns.Src != nodeIP6 || ns.SourceMAC != h.tunnel.mac {
-		t.Errorf("asked %+v", ns)
+	if want := packettest.Solicitation(nodeIP6, neighbor.SolicitedNode(gatewayIP6), gatewayIP6, h.tunnel.mac); !bytes.Equal(f.Payload, want) {
+		t.Errorf("asked %x, want %x", f.Payload, want)
 	}
 }
 
@@ -361,8 +361,8 @@ func FuzzFromWire(t *testing.F) {
 		h := h.again(t)
 		h.fromGateway(bytes.Clone(b), int(segment))
 		for _, d := range h.atKernel() {
-			p, ok := packet.Parse(d.ip)
-			if !ok || !p.HeaderChecksumValid() {
+			_, ok := packet.Parse(d.ip)
+			if !ok || !packettest.HeaderValid(d.ip) {
 				t.Fatalf("not a packet: %x", d.ip)
 			}
 			if d.vnet.flags&vnetNeedsChecksum != 0 && int(d.vnet.checkStart)+int(d.vnet.checkOffset)+2 > len(d.ip) {

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane/neighbor"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/underlay"
 )
 
@@ -79,9 +80,9 @@ func (l *Link) resolve(ctx context.Context) {
 				Src: netip.AddrPortFrom(l.cfg.Internal, 1), Dst: netip.AddrPortFrom(l.cfg.GatewayInternal, 0),
 			}))
 		} else {
-			l.sendFrame(neighbor.Broadcast, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+			l.sendFrame(neighbor.Broadcast, neighbor.EtherTypeARP, packettest.ARP{
 				Op: neighbor.ARPRequest, SenderMAC: l.node.mac, SenderIP: l.cfg.Internal, TargetIP: l.cfg.GatewayInternal,
-			}))
+			}.Bytes())
 		}
 		select {
 		case <-ctx.Done():
@@ -108,13 +109,15 @@ func (l *Link) Send(ip []byte) {
 }
 
 func (l *Link) sendFrame(dst neighbor.MAC, etherType uint16, payload []byte) {
-	head := make([]byte, geneve.HeaderLen+neighbor.EthernetHeaderLen)
-	if l.cfg.Encapsulation == geneve.GeneveIP {
-		geneve.PutHeader(head, geneve.GeneveIP, l.cfg.VNI, etherType)
-		head = head[:geneve.HeaderLen]
-	} else {
-		geneve.PutHeader(head, l.cfg.Encapsulation, l.cfg.VNI, geneve.ProtocolEthernet)
-		neighbor.PutEthernet(head[geneve.HeaderLen:], dst, l.node.mac, etherType)
+	vni, frame := uint32(l.cfg.VNI), packettest.Ethernet(dst, l.node.mac, etherType, nil)
+	var head []byte
+	switch l.cfg.Encapsulation {
+	case geneve.GeneveIP:
+		head = packettest.Geneve(vni, etherType, nil)
+	case geneve.VXLAN:
+		head = packettest.VXLAN(vni, frame)
+	default:
+		head = packettest.Geneve(vni, packettest.TransparentEthernet, frame)
 	}
 	_, _ = l.node.cfg.Socket.WriteBatch([]underlay.Datagram{{Addr: l.cfg.Gateway, Head: head, Body: payload}})
 }
@@ -151,8 +154,8 @@ func (l *Link) arp(f neighbor.Frame) {
 		l.mu.Unlock()
 		l.once.Do(func() { close(l.resolved) })
 	case a.Op == neighbor.ARPRequest && a.TargetIP == l.cfg.Internal:
-		l.sendFrame(a.SenderMAC, neighbor.EtherTypeARP, neighbor.AppendARP(nil, neighbor.ARP{
+		l.sendFrame(a.SenderMAC, neighbor.EtherTypeARP, packettest.ARP{
 			Op: neighbor.ARPReply, SenderMAC: l.node.mac, SenderIP: l.cfg.Internal, TargetMAC: a.SenderMAC, TargetIP: a.SenderIP,
-		}))
+		}.Bytes())
 	}
 }

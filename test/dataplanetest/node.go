@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/dataplane/netstack"
 	"github.com/sluice-net/sluice/geneve"
 	"github.com/sluice-net/sluice/nat/packet"
+	"github.com/sluice-net/sluice/test/packettest"
 	"github.com/sluice-net/sluice/tunnel"
 	"github.com/sluice-net/sluice/underlay"
 )
@@ -167,15 +168,17 @@ func (n *Node) FromPod(b []byte) {
 	pod, link := n.pods[p.Dst()], n.linkLocked(p.Dst())
 	n.mu.Unlock()
 	if p.HopLimit() <= 1 {
-		reply := make([]byte, 1280)
-		if link != nil {
-			if l := packet.TimeExceeded(reply, link.cfg.Internal, p); l > 0 {
-				n.Deliver(reply[:l])
-			}
+		if link != nil && link.cfg.Internal.Is4() == p.Src().Is4() && !p.IsICMPError() {
+			n.Deliver(packettest.TimeExceeded(link.cfg.Internal, b))
 		}
 		return
 	}
-	p.DecrementHopLimit()
+	if p.Version == 4 {
+		b[8]--
+		packettest.FinishHeader(b)
+	} else {
+		b[7]--
+	}
 	switch {
 	case pod != nil:
 		pod.Inject(b)

@@ -17,7 +17,8 @@ type Packet struct {
 	DontFragment bool
 	ID           uint16
 	Offset       int
-	// TCPFlags and TCPOptions are for TCP.
+	// TCPSeq, TCPFlags and TCPOptions are for TCP.
+	TCPSeq     uint32
 	TCPFlags   uint8
 	TCPOptions []byte
 	// ICMPType of an ICMP message; Src's port is its identifier.
@@ -42,7 +43,7 @@ func Build(p Packet) []byte {
 		s.NoChecksum = true // it is in the first fragment
 	case p.Proto == packettest.TCP:
 		s.Transport = packettest.Segment{
-			SrcPort: p.Src.Port(), DstPort: p.Dst.Port(), Flags: p.TCPFlags, Options: p.TCPOptions, Payload: p.Payload,
+			SrcPort: p.Src.Port(), DstPort: p.Dst.Port(), Seq: p.TCPSeq, Flags: p.TCPFlags, Options: p.TCPOptions, Payload: p.Payload,
 		}.Bytes()
 	case p.Proto == packettest.UDP:
 		s.Transport = packettest.Datagram(p.Src.Port(), p.Dst.Port(), p.Payload)

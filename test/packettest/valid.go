@@ -57,8 +57,5 @@ func transportValid(proto uint8, addresses, b []byte) bool {
 	if proto == UDP && b[6]|b[7] == 0 {
 		return is4 // none; in IPv6 that is an error (RFC 8200 section 8.1)
 	}
-	pseudo := append([]byte(nil), addresses...)
-	pseudo = append(pseudo, 0, proto) // the shorter header of IPv4 has the same sum
-	pseudo = binary.BigEndian.AppendUint16(pseudo, uint16(len(b)))
-	return Sum(append(pseudo, b...)) == 0xffff
+	return Sum(append(pseudo(addresses, proto, len(b)), b...)) == 0xffff
 }
