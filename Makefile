@@ -24,7 +24,7 @@ TEST := env --default-signal=INT bash .ci/test
 check: ## while you work: build, lint, unit tests without control planes (3 minutes)
 	@bash .ci/test check
 
-test: ## before a commit, and in CI: everything that a change can break (about an hour; as root all of it)
+test: ## before a commit, and in CI: everything that a change can break; as root all of it (half an hour to an hour: test/README.md)
 	@$(TEST)
 
 test-all: ## before a release: also what takes long, other systems, known vulnerabilities (hours)

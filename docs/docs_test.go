@@ -48,7 +48,7 @@ type document struct {
 // documents are those of this folder and below, and the others that are not generated.
 func documents(t *testing.T) []document {
 	t.Helper()
-	paths := []string{"../README.md", "../ARCHITECTURE.md", "../bench/README.md", "../bench/scale/README.md"}
+	paths := []string{"../README.md", "../ARCHITECTURE.md", "../bench/README.md", "../bench/scale/README.md", "../test/README.md"}
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".md") {
 			paths = append(paths, path)
