@@ -209,9 +209,10 @@ const (
 `
 )
 
+// options are for commands that succeed: as many waits as they have, and no test waits for the end of one.
 func options() peering.Options {
 	return peering.Options{
-		Timeout: controlplanetest.Patience, Wait: true,
+		Timeout: 5 * controlplanetest.Patience, Wait: true,
 		Server: peering.ServerFlags{ServiceType: corev1.ServiceTypeNodePort},
 	}
 }

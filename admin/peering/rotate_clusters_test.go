@@ -42,7 +42,7 @@ func TestRotationReadsNoKeys(t *testing.T) {
 	}
 	s = told{}
 	silent.Store(2)
-	if err := peering.RotateKeys(t.Context(), local.access, remote.access, peering.RotateOptions{Timeout: controlplanetest.Patience}, s.tell); err != nil {
+	if err := peering.RotateKeys(t.Context(), local.access, remote.access, peering.RotateOptions{Timeout: 5 * controlplanetest.Patience}, s.tell); err != nil {
 		t.Fatalf("%v\n%s", err, strings.Join(s.lines, "\n"))
 	}
 	if n := silent.Load(); n > 0 {
