@@ -18,7 +18,7 @@ func generatePeeringUserCommand(a *app) *cobra.Command {
 		Long: `Create a user for the operator of another cluster, and print its kubeconfig. With this kubeconfig,
 'liqoctl peer' and 'liqoctl unpeer' work on this cluster as with an administrator's. The user may write the objects of
 the peering in the tenant namespace for that cluster, and nothing elsewhere. Of this cluster's Secrets it can read only
-the keys of the gateways for that cluster, and it cannot undo 'liqoctl cordon' or 'liqoctl drain'.
+those of a handshake, and it cannot undo 'liqoctl cordon' or 'liqoctl drain'.
 
 The kubeconfig is printed once and contains a private key: treat it like a password. It has the API server's address
 from the kubeconfig that you use; the other operator must be able to reach this address. 'liqoctl delete peering-user'
