@@ -118,7 +118,7 @@ func (c *Cluster) conditionAlerts(object string, conditions []metav1.Condition, 
 // flowsAnyway tells whether traffic flows although a condition is not True.
 func flowsAnyway(c metav1.Condition) bool {
 	switch networkingv1beta1.ConditionType(c.Type) {
-	case networkingv1beta1.ConditionAllPortsServed:
+	case networkingv1beta1.ConditionAllPortsServed, networkingv1beta1.ConditionAllTunnelsCarry: // by the others, or the first
 		return true
 	case networkingv1beta1.ConditionConfigurationApplied: // what was in force stays
 		return c.Reason == string(networkingv1beta1.ReasonRefused)

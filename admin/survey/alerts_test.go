@@ -95,6 +95,9 @@ func TestHealth(t *testing.T) {
 		{"the MTUs differ", func(f *facts) {
 			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionMTUMatches, false, "MTUMismatch", "1340 and 1400"))
 		}, nil, Unhealthy, []string{"MTUMismatch"}},
+		{"one of several tunnels does not carry", func(f *facts) {
+			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionAllTunnelsCarry, false, "TunnelsLeftOut", "2 of 3 tunnels carry packets"))
+		}, nil, Healthy, []string{"TunnelsLeftOut W"}},
 		{"the newest objects are refused", func(f *facts) {
 			connection(f).Conditions = append(connection(f).Conditions, condition(networkingv1beta1.ConditionConfigurationApplied, false, "Refused", "a bad prefix"))
 		}, nil, Healthy, []string{"Refused W"}},

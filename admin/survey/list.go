@@ -110,14 +110,14 @@ func listNames(ctx context.Context, r *reader, q query) (out []metav1.PartialObj
 
 // pages reads a list page by page. A user who may not look everywhere looks in their own namespace.
 func (r *reader) pages(ctx context.Context, q query, empty func() client.ObjectList, take func(client.ObjectList)) error {
-	look := func(namespace string) error {
+	list := func(namespace string) error {
 		q.namespace = namespace
 		return r.pagesIn(ctx, q, empty, take)
 	}
 	if q.namespace != "" {
-		return look(q.namespace)
+		return list(q.namespace)
 	}
-	within, err := r.cluster.WhereAllowed(look)
+	within, err := r.cluster.WhereAllowed(list)
 	if within != "" && q.kind.Kind == "Configuration" { // each peering has one
 		r.mu.Lock()
 		defer r.mu.Unlock()

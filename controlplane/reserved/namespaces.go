@@ -16,12 +16,17 @@ var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, 
 // SystemNamespace tells whether a namespace is one of Kubernetes itself, and not of a user, whatever it sounds like.
 func SystemNamespace(name string) bool { return slices.Contains(systemNamespaces, name) }
 
+// Installation tells whether a namespace is one of the installation in liqoNamespace: that one, or the one of the node agents.
+func Installation(name, liqoNamespace string) bool {
+	return name == liqoNamespace || name == liqoNamespace+"-fabric"
+}
+
 // FromPeers tells whether no peer has a namespace of that name made, not even where nothing has it: those of Kubernetes,
 // of distributions and of what is installed into clusters (kube-flannel, kube-ovn), and of an installation in
 // liqoNamespace, which may need them later.
 func FromPeers(name, liqoNamespace string) bool {
 	return slices.ContainsFunc([]string{"kube-", "openshift-", "liqo-tenant-"}, func(theirs string) bool { return strings.HasPrefix(name, theirs) }) ||
-		slices.Contains([]string{metav1.NamespaceDefault, "openshift", "liqo", "liqo-fabric", "liqo-storage", liqoNamespace, liqoNamespace + "-fabric"}, name)
+		slices.Contains([]string{metav1.NamespaceDefault, "openshift", "liqo", "liqo-fabric", "liqo-storage"}, name) || Installation(name, liqoNamespace)
 }
 
 // FromOffloading says why a namespace of this cluster is never offloaded; empty: it can be. What is in such a namespace,
@@ -29,7 +34,7 @@ func FromPeers(name, liqoNamespace string) bool {
 // installation lives there: users run pods in it.
 func FromOffloading(name string, labels map[string]string, liqoNamespace string) string {
 	switch {
-	case name == liqoNamespace || labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue,
+	case Installation(name, liqoNamespace) || labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue,
 		name != metav1.NamespaceDefault && FromPeers(name, liqoNamespace):
 		return "namespace " + name + " is never offloaded: it belongs to Kubernetes, to its distribution, to the installation or to a peering, and its Secrets must not leave this cluster"
 	}

@@ -150,5 +150,5 @@ func (r *drainer) stays(p *corev1.Pod) bool {
 	if c := metav1.GetControllerOf(p); c != nil && c.Kind == kinds.DaemonSet {
 		return true
 	}
-	return reserved.SystemNamespace(p.Namespace) || p.Namespace == r.liqoNamespace || p.Namespace == r.liqoNamespace+"-fabric"
+	return reserved.SystemNamespace(p.Namespace) || reserved.Installation(p.Namespace, r.liqoNamespace)
 }

@@ -35,7 +35,7 @@ func Reserved(namespace, name, liqoNamespace string, labels map[string]string) s
 	switch {
 	case reserved.SystemNamespace(namespace):
 		return fmt.Sprintf("%s is a namespace of Kubernetes itself", namespace)
-	case namespace == liqoNamespace || labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue:
+	case reserved.Installation(namespace, liqoNamespace) || labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue:
 		return fmt.Sprintf("%s is a namespace of the connections between clusters", namespace)
 	case namespace == metav1.NamespaceDefault && name == "kubernetes":
 		return "default/kubernetes is the API server of each cluster"

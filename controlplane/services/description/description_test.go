@@ -43,3 +43,25 @@ func TestCreatesNamespace(t *testing.T) {
 		t.Error("without the annotation")
 	}
 }
+
+func TestReserved(t *testing.T) {
+	tenant := map[string]string{networkingv1beta1.LabelTenantNamespace: "true"}
+	for _, tt := range []struct {
+		namespace, name string
+		labels          map[string]string
+		reserved        bool
+	}{
+		{"shop", "web", nil, false},
+		{"default", "web", nil, false},
+		{"default", "kubernetes", nil, true},
+		{"kube-system", "kube-dns", nil, true},
+		{"net", "web", nil, true},
+		{"net-fabric", "web", nil, true},
+		{"liqo-fabric", "web", nil, false}, // of no installation here
+		{"liqo-tenant-milan", "web", tenant, true},
+	} {
+		if why := description.Reserved(tt.namespace, tt.name, "net", tt.labels); (why != "") != tt.reserved {
+			t.Errorf("%s/%s: %q", tt.namespace, tt.name, why)
+		}
+	}
+}
