@@ -16,7 +16,10 @@ const program daemon.Program = "fabric"
 // version is set by the linker: see the Makefile.
 var version string
 
-func main() { program.Main(run) }
+func main() {
+	daemon.SmallPages()
+	program.Main(run)
+}
 
 // run is main with its surroundings as arguments. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

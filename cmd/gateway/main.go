@@ -28,6 +28,7 @@ func main() {
 		program.Main(run) // nobody could take over from it
 		return
 	}
+	daemon.SmallPages()
 	program.MainWithNotice(handOverWithin, run)
 }
 
