@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-net/sluice/test/controlplanetest"
 	"github.com/sluice-net/sluice/test/dataplanetest"
 	"github.com/sluice-net/sluice/test/packettest"
+	"github.com/sluice-net/sluice/test/testlog"
 )
 
 // captureBench is a gateway with one node, which a test plays.
@@ -35,7 +36,7 @@ type captureBench struct {
 	*workspace
 	t    *testing.T
 	node *net.UDPConn
-	log  lockedBuffer
+	log  testlog.Buffer
 	// end ends the gateway and waits for it.
 	end func()
 }
@@ -90,7 +91,7 @@ func (b *captureBench) send(ip []byte) {
 
 // captureRun is a run of "gateway capture".
 type captureRun struct {
-	stdout, stderr lockedBuffer
+	stdout, stderr testlog.Buffer
 	cancel         func()
 	done           chan error
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/test/dataplanetest"
+	"github.com/sluice-net/sluice/test/testlog"
 	"github.com/sluice-net/sluice/tunnel"
 )
 
@@ -47,8 +48,8 @@ func TestDrops(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 
-	follow := func(ctx context.Context) (*lockedBuffer, chan error) {
-		out, done := new(lockedBuffer), make(chan error, 1)
+	follow := func(ctx context.Context) (*testlog.Buffer, chan error) {
+		out, done := new(testlog.Buffer), make(chan error, 1)
 		go func() {
 			done <- dispatch(ctx, []string{"drops", "--admin-socket", b.socket, "-f", "--reason", "NoMapping", "-o", "json"}, out, io.Discard)
 		}()

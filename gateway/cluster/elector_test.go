@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/test/testlog"
 )
 
 // leaseServer is an API server that has one Lease.
@@ -250,7 +250,7 @@ func TestLeaderThatWasCutOff(t *testing.T) {
 func testLeaderThatWasCutOff(t *testing.T, forget time.Duration) {
 	// So that it cannot be these that help.
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "3600")
-	log := new(logged)
+	log := new(testlog.Buffer)
 	o := Options{Name: "gw", Namespace: "tenant", Type: networkingv1beta1.ConnectionServer, KeysDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(log, nil))}
 	api := newLeaseServer(t, o.LeaseName())
 	server := httptest.NewUnstartedServer(api)
@@ -314,21 +314,3 @@ type told struct {
 
 func (t *told) SetLeading(lead bool)  { t.leads <- lead }
 func (t *told) AskedInVain(time.Time) { t.vain.Add(1) }
-
-// logged is a log that may be read while it is written.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}

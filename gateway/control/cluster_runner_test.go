@@ -17,6 +17,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/test/testlog"
 )
 
 // fakeFeed gives what a test puts into it, and takes what is reported.
@@ -97,29 +98,13 @@ func (f *fakeFeed) last() (r Report, n int) {
 // follow runs a Runner over a fakeFeed.
 func follow(t *testing.T, feed *fakeFeed, o Options) running {
 	t.Helper()
-	r := running{log: new(lockedBuffer), forwarder: &fakeForwarder{
+	r := running{log: new(testlog.Buffer), forwarder: &fakeForwarder{
 		hub: &tunnelSwitch{conns: map[netip.AddrPort]*tunnelConn{}}, applied: make(chan dataplane.Config, 100),
 	}}
 	o.Feed, o.Reporter, o.Logger = feed, feed, slog.New(slog.NewTextHandler(r.log, nil))
 	r.Runner = New(o)
 	r.Attach(r.forwarder)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if err := r.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	r.stop = func() {
-		cancel()
-		wg.Wait()
-	}
-	t.Cleanup(func() {
-		r.stop()
-		if t.Failed() {
-			t.Log(r.log.String())
-		}
-	})
+	r.run(t)
 	return r
 }
 

@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/dataplane"
 	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/test/testlog"
 	"github.com/sluice-net/sluice/tunnel"
 )
 
@@ -157,30 +158,13 @@ type running struct {
 	*Runner
 	dir       string
 	forwarder *fakeForwarder
-	log       *lockedBuffer
+	log       *testlog.Buffer
 	stop      func()
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func start(t *testing.T, hub *tunnelSwitch, edits ...string) running {
 	t.Helper()
-	r := running{dir: t.TempDir(), log: new(lockedBuffer), forwarder: &fakeForwarder{hub: hub, applied: make(chan dataplane.Config, 100)}}
+	r := running{dir: t.TempDir(), log: new(testlog.Buffer), forwarder: &fakeForwarder{hub: hub, applied: make(chan dataplane.Config, 100)}}
 	copyFiles(t, "testdata/server", r.dir)
 	for _, e := range edits {
 		edit(t, r.dir, e)
@@ -193,6 +177,13 @@ func start(t *testing.T, hub *tunnelSwitch, edits ...string) running {
 		t.Fatal(err)
 	}
 	<-r.forwarder.applied
+	r.run(t)
+	return r
+}
+
+// run runs the Runner until stop, or the end of the test.
+func (r *running) run(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -210,7 +201,6 @@ func start(t *testing.T, hub *tunnelSwitch, edits ...string) running {
 			t.Log(r.log.String())
 		}
 	})
-	return r
 }
 
 // applied is how soon a change must be seen. The promise is a second; a loaded
@@ -261,7 +251,7 @@ func TestUncheckedSourcesAreLogged(t *testing.T) {
 		{dataplane.SourceStrict, false, false}, {dataplane.SourceStrict, true, false},
 		{dataplane.SourceUnchecked, false, true},
 	} {
-		log := new(lockedBuffer)
+		log := new(testlog.Buffer)
 		r := New(Options{Dir: "testdata/server", Sources: tt.sources, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		if _, err := r.Load(); err != nil {
 			t.Fatal(err)

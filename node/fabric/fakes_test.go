@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/node/hostnet"
 	"github.com/sluice-net/sluice/node/tunlink"
 	"github.com/sluice-net/sluice/objects/manifests"
+	"github.com/sluice-net/sluice/test/testlog"
 )
 
 // fakeKernel is a Host whose state are the links that it was told to have.
@@ -312,30 +312,13 @@ func (f *fakeFeed) edit(change func(*world)) {
 	changed()
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // running is a Runner at work on fakes.
 type running struct {
 	*Runner
 	t      *testing.T
 	kernel *fakeKernel
 	feed   *fakeFeed
-	out    *lockedBuffer
+	out    *testlog.Buffer
 	stop   func()
 }
 
@@ -345,7 +328,7 @@ func start(t *testing.T, change func(*running), o Options) *running {
 	t.Helper()
 	w := newWorld()
 	w.Facts.Paths = maps.Clone(w.Paths)
-	x := &running{t: t, kernel: newKernel(w), feed: &fakeFeed{world: w}, out: new(lockedBuffer)}
+	x := &running{t: t, kernel: newKernel(w), feed: &fakeFeed{world: w}, out: new(testlog.Buffer)}
 	if change != nil {
 		change(x)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-net/sluice/node/tunlink"
 	"github.com/sluice-net/sluice/objects/manifests"
 	testsource "github.com/sluice-net/sluice/test/source"
+	"github.com/sluice-net/sluice/test/testlog"
 )
 
 // host is a network namespace with an uplink, and a Runner in it.
@@ -30,7 +31,7 @@ type host struct {
 	*Runner
 	t    *testing.T
 	dir  string
-	out  *lockedBuffer
+	out  *testlog.Buffer
 	feed *fakeFeed // instead of dir
 	// takeOver: the agent takes the place of Liqo's.
 	takeOver bool
@@ -47,7 +48,7 @@ func newHost(t *testing.T) *host {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		testsource.Lacks(t, "it needs the right to make a network namespace: %v", err)
 	}
-	h := &host{t: t, dir: t.TempDir(), out: new(lockedBuffer)}
+	h := &host{t: t, dir: t.TempDir(), out: new(testlog.Buffer)}
 	var err error
 	if h.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		t.Fatal(err)

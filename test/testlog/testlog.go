@@ -1,4 +1,4 @@
-// Package testlog makes what programs log lines of a test.
+// Package testlog takes what programs log during a test: as lines of the test, or to be read.
 package testlog
 
 import (
@@ -38,4 +38,24 @@ func (w *writer) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tb = nil
+}
+
+// Buffer is a [bytes.Buffer] that may be read while programs write to it.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String returns what was written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
