@@ -98,14 +98,17 @@ func Controller(owner metav1.Object, kind schema.GroupVersionKind) []metav1.Owne
 }
 
 // TieTo makes owner the only owner of an object that somebody else has made in its namespace: when the owner is deleted, so
-// is the object. Another owner would keep it. A conflict is an error.
-func TieTo(ctx context.Context, c client.Client, owner, o client.Object) error {
+// is the object. Another owner would keep it. What changes do to the object is written along. A conflict is an error.
+func TieTo(ctx context.Context, c client.Client, owner, o client.Object, changes ...func()) error {
 	before := o.DeepCopyObject().(client.Object)
 	o.SetOwnerReferences(nil)
 	if err := controllerutil.SetOwnerReference(owner, o, c.Scheme()); err != nil {
 		return err
 	}
-	if equality.Semantic.DeepEqual(before.GetOwnerReferences(), o.GetOwnerReferences()) {
+	for _, change := range changes {
+		change()
+	}
+	if equality.Semantic.DeepEqual(before, o) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

@@ -3,14 +3,18 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -169,4 +173,54 @@ type blindTo struct{ client.Client }
 // Get implements client.Client.
 func (blindTo) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// patched is a client that counts what is patched, and checks how.
+type patched struct {
+	client.Client
+	t     *testing.T
+	count int
+}
+
+// Scheme implements client.Client.
+func (*patched) Scheme() *runtime.Scheme { return kinds.Scheme() }
+
+// Patch implements client.Client.
+func (p *patched) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	p.count++
+	if data, err := patch.Data(o); err != nil || !strings.Contains(string(data), `"resourceVersion":"7"`) {
+		p.t.Errorf("the patch would overwrite what others have changed since: %s, %v", data, err)
+	}
+	return nil
+}
+
+func TestTieTo(t *testing.T) {
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "owner", UID: ourUID}}
+	tied := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: ourUID}}
+	mark := func(o client.Object) func() { return func() { o.SetAnnotations(map[string]string{"marked": "yes"}) } }
+	for _, tt := range []struct {
+		name   string
+		has    []metav1.OwnerReference
+		marked bool
+		writes int
+	}{
+		{"it has no owner", nil, false, 1},
+		{"another would keep it", slices.Concat(tied, controlledBy(theirUID)), true, 1},
+		{"the mark is missing", tied, false, 1},
+		{"all is as it should be", tied, true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "s", ResourceVersion: "7", OwnerReferences: tt.has}}
+			if tt.marked {
+				mark(o)()
+			}
+			c := &patched{t: t}
+			if err := apply.TieTo(t.Context(), c, owner, o, mark(o)); err != nil || c.count != tt.writes {
+				t.Errorf("%d writes, %v; want %d", c.count, err, tt.writes)
+			}
+			if !equality.Semantic.DeepEqual(o.OwnerReferences, tied) || o.Annotations["marked"] != "yes" {
+				t.Errorf("%+v", o.ObjectMeta)
+			}
+		})
+	}
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/sluice-net/sluice/test/controlplanetest"
 )
 
-// consumer is what a consumer can do that does not use our controllers: milan's Tenant for it is ready.
-func consumer(t *testing.T, milan *site) client.Client {
+// consumer is what a consumer can do that does not use our controllers, once milan's Tenant for it has the reason given.
+func consumer(t *testing.T, milan *site, reason string) client.Client {
 	t.Helper()
 	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
 	if out, err := milan.Kubectl("create", "rolebinding", "of-rome", "-n", milan.tenant, "--clusterrole=liqo-remote-controlplane", "--serviceaccount=default:of-rome"); err != nil {
@@ -37,7 +37,7 @@ func consumer(t *testing.T, milan *site) client.Client {
 		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
 		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
 	})
-	milan.tenantBecomes("rome", authv1beta1.ReasonTenantReady)
+	milan.tenantBecomes("rome", reason)
 	c, err := client.New(milan.ServiceAccount("default", "of-rome"), client.Options{Scheme: milan.Client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func heap() int64 {
 // watches, and keeps no namespace from being deleted.
 func TestHostileConsumer(t *testing.T) {
 	milan := newSite(t, "milan", "rome", "liqo-tenant-rome")
-	rome := consumer(t, milan)
+	rome := consumer(t, milan, authv1beta1.ReasonTenantReady)
 	ctx := t.Context()
 	many := func(n int, format string) map[string]string {
 		m := map[string]string{}

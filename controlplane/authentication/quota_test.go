@@ -90,18 +90,7 @@ func TestPeeredRightAfterInstallation(t *testing.T) {
 	milan := newSite(t, "milan", "rome", "liqo-tenant-rome")
 	var counter quotaController
 	counter.run(t, milan)
-	milan.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-rome"}})
-	if out, err := milan.Kubectl("create", "rolebinding", "of-rome", "-n", milan.tenant, "--clusterrole=liqo-remote-controlplane", "--serviceaccount=default:of-rome"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	milan.Create(t, &authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: milan.tenant, Name: "rome", Labels: peering("rome")},
-		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: authv1beta1.TolerateNoHandshake},
-	})
-	rome, err := client.New(milan.ServiceAccount("default", "of-rome"), client.Options{Scheme: milan.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rome := consumer(t, milan, authv1beta1.ReasonQuotaNotCounted)
 	controlplanetest.Eventually(t, "the Tenant says what it waits for", func(ctx context.Context) error {
 		o := milan.tenantBecomes("rome", authv1beta1.ReasonQuotaNotCounted)
 		c := meta.FindStatusCondition(o.Status.Conditions, authv1beta1.ConditionReady)

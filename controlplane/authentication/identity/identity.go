@@ -196,7 +196,7 @@ func (r *Reconciler) status(ctx context.Context, i *authv1beta1.Identity, secret
 	if wrote {
 		log.FromContext(ctx).Info("decided", "reason", c.Reason, "clusterID", i.Spec.ClusterID)
 		if c.Status == metav1.ConditionFalse {
-			r.Recorder.Eventf(i, nil, corev1.EventTypeWarning, c.Reason, "Identify", "%s", c.Message[:min(len(c.Message), 1000)])
+			apply.Event(r.Recorder, i, corev1.EventTypeWarning, c.Reason, "Identify", c.Message)
 		}
 	}
 	return nil

@@ -3,20 +3,17 @@ package resourceslice
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -230,30 +227,20 @@ func (r *provider) mark(ctx context.Context, s *authv1beta1.ResourceSlice, tenan
 	if tenant == nil {
 		return nil
 	}
-	before := s.DeepCopy()
-	s.OwnerReferences = nil // another owner would keep it
-	if err := controllerutil.SetOwnerReference(tenant, s, r.Scheme()); err != nil {
-		return err
-	}
-	if tenant.Spec.TenantCondition == authv1beta1.TenantCordoned {
-		metav1.SetMetaDataAnnotation(&s.ObjectMeta, authv1beta1.AnnotationCordonTenant, networkingv1beta1.LabelTrue)
-	} else {
-		delete(s.Annotations, authv1beta1.AnnotationCordonTenant)
-	}
-	if maps.Equal(before.Annotations, s.Annotations) && equality.Semantic.DeepEqual(before.OwnerReferences, s.OwnerReferences) {
-		return nil
-	}
-	if err := r.Patch(ctx, s, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(apply.FieldOwner)); err != nil {
-		return fmt.Errorf("mark: %w", err)
-	}
-	return nil
+	return apply.TieTo(ctx, r.Client, tenant, s, func() {
+		if tenant.Spec.TenantCondition == authv1beta1.TenantCordoned {
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, authv1beta1.AnnotationCordonTenant, networkingv1beta1.LabelTrue)
+		} else {
+			delete(s.Annotations, authv1beta1.AnnotationCordonTenant)
+		}
+	})
 }
 
 func (r *provider) tell(ctx context.Context, s *authv1beta1.ResourceSlice) {
 	for _, c := range s.Status.Conditions {
 		log.FromContext(ctx).Info("decided", "condition", c.Type, "status", c.Status, "reason", c.Reason)
 		if c.Status == authv1beta1.SliceDenied {
-			r.Recorder.Eventf(s, nil, corev1.EventTypeWarning, c.Reason, string(c.Type), "%s", c.Message[:min(len(c.Message), 1000)])
+			apply.Event(r.Recorder, s, corev1.EventTypeWarning, c.Reason, string(c.Type), c.Message)
 		}
 	}
 }

@@ -252,7 +252,7 @@ func (r *Reconciler) status(ctx context.Context, t *authv1beta1.Tenant, d decisi
 	if wrote {
 		log.FromContext(ctx).Info("decided", "reason", d.reason, "clusterID", t.Spec.ClusterID)
 		if !d.ready() && !authv1beta1.PassesByItself(d.reason) {
-			r.Recorder.Eventf(t, nil, corev1.EventTypeWarning, d.reason, "Authorize", "%s", d.message[:min(len(d.message), 1000)])
+			apply.Event(r.Recorder, t, corev1.EventTypeWarning, d.reason, "Authorize", d.message)
 		}
 	}
 	return nil
