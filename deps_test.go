@@ -81,6 +81,7 @@ var importRules = struct{ direct, linked []rule }{
 		{"cmd/fabric", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com/wireguard/device", module + "/tunnel", module + "/gateway"}, "the node agent is small: no gateway in it"},
 		{"virtualkubelet", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com"}, "one process for each peer stays small: informers are enough"},
 		{"cmd/liqoctl", []string{module + "/underlay", module + "/dataplane", module + "/tunnel", "gvisor.dev", "golang.zx2c4.com"}, "the command line carries no packets: it asks gateways"},
+		{"cmd/liqoctl", []string{module + "/controlplane/manager"}, "the command line runs no controllers"},
 		{"cmd/clusterdns", []string{"sigs.k8s.io/controller-runtime", "gvisor.dev", "golang.zx2c4.com"}, "it answers many and stays small: informers are enough"},
 		{"cmd/prober", []string{"k8s.io", "sigs.k8s.io", "gvisor.dev"}, "an image of a few megabytes"},
 	},

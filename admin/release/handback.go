@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // HandBack gives the network of a cluster back to Liqo. To prepare it changes nothing.
@@ -218,7 +218,7 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 		}
 		h.made = append(h.made, slices.DeleteFunc(list, func(o client.Object) bool { return !madeByOurs(o) })...)
 	}
-	lease := single("coordination.k8s.io/v1", "Lease", h.cluster.LiqoNamespace, manager.Lease)
+	lease := single("coordination.k8s.io/v1", "Lease", h.cluster.LiqoNamespace, kinds.Lease)
 	if there, err := h.exists(ctx, lease); err != nil {
 		return err
 	} else if there {

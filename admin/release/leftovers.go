@@ -25,7 +25,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 	"github.com/sluice-net/sluice/deploy"
@@ -105,7 +105,7 @@ func (r *Removal) removeManaged(ctx context.Context) error {
 	}
 	for _, o := range []client.Object{
 		single("v1", "ConfigMap", r.cluster.LiqoNamespace, bootstrap.ClusterIDConfigMap),
-		single("coordination.k8s.io/v1", "Lease", r.cluster.LiqoNamespace, manager.Lease),
+		single("coordination.k8s.io/v1", "Lease", r.cluster.LiqoNamespace, kinds.Lease),
 	} {
 		switch there, err := r.exists(ctx, o); {
 		case err != nil:

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,10 +27,12 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/deploy"
 	"github.com/sluice-net/sluice/test/controlplanetest"
+	"github.com/sluice-net/sluice/test/testlog"
 )
 
 // asController, in the environment, makes this test binary the controller.
@@ -48,21 +49,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *process) output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
+	log  testlog.Buffer
 }
 
 // start starts a controller. The end of the test kills it.
@@ -70,7 +57,7 @@ func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asController+"=1", "POD_NAMESPACE=", "KUBECONFIG=")
-	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +69,7 @@ func start(t *testing.T, args ...string) *process {
 		_ = p.cmd.Process.Kill() // or it has ended
 		<-p.done
 		if t.Failed() {
-			t.Logf("controller %q:\n%s", args, p.output())
+			t.Logf("controller %q:\n%s", args, p.log.String())
 		}
 	})
 	return p
@@ -148,7 +135,7 @@ func TestController(t *testing.T) {
 		p := start(t, append(admin[2:len(admin):len(admin)], kubeconfig(t, "closed", cfg))...)
 		controlplanetest.Eventually(t, "it says so", func(context.Context) error {
 			for _, want := range []string{"waiting for the API server", "the API server https://127.0.0.1:1 cannot be reached", "connection refused", "Check that its address"} {
-				if got := p.output(); !strings.Contains(got, want) {
+				if got := p.log.String(); !strings.Contains(got, want) {
 					return fmt.Errorf("got %s, want %q in it", got, want)
 				}
 			}
@@ -200,7 +187,7 @@ func TestController(t *testing.T) {
 		"--leader-election-lease-duration=5s", "--leader-election-renew-deadline=4s", "--leader-election-retry-period=200ms"}
 	holder := func(ctx context.Context) (string, error) {
 		var l coordinationv1.Lease
-		if err := c.Get(ctx, "liqo", manager.Lease, &l); err != nil || l.Spec.HolderIdentity == nil {
+		if err := c.Get(ctx, "liqo", kinds.Lease, &l); err != nil || l.Spec.HolderIdentity == nil {
 			return "", err
 		}
 		return *l.Spec.HolderIdentity, nil
@@ -226,7 +213,7 @@ func TestController(t *testing.T) {
 		if id, err := holder(t.Context()); id != "" || err != nil {
 			t.Errorf("the lease is held by %q, %v", id, err)
 		}
-		for line := range strings.Lines(p.output()) {
+		for line := range strings.Lines(p.log.String()) {
 			if !json.Valid([]byte(line)) {
 				t.Errorf("not JSON: %s", line)
 			}
@@ -242,8 +229,8 @@ func TestController(t *testing.T) {
 		first := leads(t, "")
 		two := start(t, quiet...)
 		controlplanetest.Eventually(t, "the second one waits", func(context.Context) error {
-			if !strings.Contains(two.output(), "Attempting to acquire leader lease") {
-				return errors.New(two.output())
+			if !strings.Contains(two.log.String(), "Attempting to acquire leader lease") {
+				return errors.New(two.log.String())
 			}
 			return nil
 		})
@@ -264,13 +251,13 @@ func TestController(t *testing.T) {
 		for url, want := range map[string]string{
 			"http://" + health + "/healthz":  "ok",
 			"http://" + health + "/readyz":   "ok",
-			"http://" + metrics + "/metrics": `controller_runtime_reconcile_total{controller="install",result="success"}`,
+			"http://" + metrics + "/metrics": `controller_runtime_reconcile_total{controller="bootstrap",result="success"}`,
 		} {
 			controlplanetest.Eventually(t, url, func(ctx context.Context) error { return get(ctx, url, want) })
 		}
 		taken := start(t, append(flags, "--metrics-address="+metrics, "--health-probe-address=0")...)
 		<-taken.done
-		says(t, taken.output(), "address already in use", "Choose another port with --metrics-address or --health-probe-address")
+		says(t, taken.log.String(), "address already in use", "Choose another port with --metrics-address or --health-probe-address")
 	})
 	t.Run("ends in time when the API server is gone", func(t *testing.T) {
 		p := start(t, append(flags, "--metrics-address=0", "--health-probe-address=0")...)
@@ -282,7 +269,7 @@ func TestController(t *testing.T) {
 		health := daemontest.FreeAddress(t)
 		p := start(t, append(flags, "--metrics-address=0", "--health-probe-address="+health, "--leader-election=false")...)
 		controlplanetest.Eventually(t, "it lives", func(ctx context.Context) error { return get(ctx, "http://"+health+"/healthz", "ok") })
-		if got := p.output(); !strings.Contains(got, "waiting for the API server") {
+		if got := p.log.String(); !strings.Contains(got, "waiting for the API server") {
 			t.Errorf("it says %s", got)
 		}
 		if err := c.StartAPIServer(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/controlplane/authentication"
 	"github.com/sluice-net/sluice/controlplane/cidr"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/manager"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/offloading"
@@ -125,7 +126,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	withServices := fs.Bool("services", false, "let clusters use each other's Services, by ServiceExports and ServiceImports")
 	var svc services.Options
 	fs.BoolVar(&svc.Alias, "service-alias", false, "give imported Services their own name as well, unless the label liqo.io/service-alias of a namespace says otherwise")
-	leaderElection := fs.Bool("leader-election", true, "elect one of several replicas as leader, with Lease "+manager.Lease)
+	leaderElection := fs.Bool("leader-election", true, "elect one of several replicas as leader, with Lease "+kinds.Lease)
 	fs.DurationVar(&election.LeaseDuration, "leader-election-lease-duration", 10*time.Second, "`time` without a renewal after which another replica takes over")
 	fs.DurationVar(&election.RenewDeadline, "leader-election-renew-deadline", 7*time.Second, "`time` after which a leader that cannot renew its Lease gives up leading")
 	fs.DurationVar(&election.RetryPeriod, "leader-election-retry-period", 2*time.Second, "`time` between attempts to get or renew the Lease")

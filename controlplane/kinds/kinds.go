@@ -30,6 +30,9 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
 
+// Lease is the name of the Lease that the leader of the controllers holds.
+const Lease = "liqo-controller"
+
 // Scheme knows the kinds of Kubernetes, of CRDs and of this project.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()

@@ -29,9 +29,6 @@ import (
 	"github.com/sluice-net/sluice/controlplane/services"
 )
 
-// Lease is the name of the Lease that the leader holds.
-const Lease = "liqo-controller"
-
 // stopWithin bounds the end of the reconcilers, so that the lease is given back
 // within the two seconds that are promised.
 const stopWithin = 1200 * time.Millisecond
@@ -104,7 +101,7 @@ func New(cfg *rest.Config, o Options) (ctrl.Manager, error) {
 	}
 	if e := o.LeaderElection; e != nil {
 		options.LeaderElection = true
-		options.LeaderElectionID = Lease
+		options.LeaderElectionID = kinds.Lease
 		options.LeaderElectionNamespace = o.LiqoNamespace
 		options.LeaderElectionReleaseOnCancel = true // the process ends after the manager
 		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &e.LeaseDuration, &e.RenewDeadline, &e.RetryPeriod
@@ -131,12 +128,12 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		name string
 		err  error
 	}{
-		{"install", bootstrap.SetupWithManager(mgr, o.Bootstrap)},
+		{"bootstrap", bootstrap.SetupWithManager(mgr, o.Bootstrap)},
 		{"network", prefixes.SetupWithManager(mgr, prefixes.Options{LiqoNamespace: o.LiqoNamespace, Pools: o.Pools})},
 		{"ip", addresses.SetupWithManager(mgr, addresses.Options{LiqoNamespace: o.LiqoNamespace})},
 		{"configuration", configuration.SetupWithManager(mgr, configuration.Options{LiqoNamespace: o.LiqoNamespace})},
-		{"gateway", gatewayrender.SetupWithManager(mgr, gatewayrender.Options{LiqoNamespace: o.LiqoNamespace, BesideLiqo: o.NoForeignClusters})},
-		{"wggateway", gatewaydeploy.SetupWithManager(mgr, o.Gateways)},
+		{"gatewayrender", gatewayrender.SetupWithManager(mgr, gatewayrender.Options{LiqoNamespace: o.LiqoNamespace, BesideLiqo: o.NoForeignClusters})},
+		{"gatewaydeploy", gatewaydeploy.SetupWithManager(mgr, o.Gateways)},
 		{"internalnetwork", internalnetwork.SetupWithManager(mgr, internalnetwork.Options{LiqoNamespace: o.LiqoNamespace})},
 	} {
 		if c.err != nil {

@@ -236,7 +236,7 @@ func rights(o Options, resources []schema.GroupVersionResource) []authorizationv
 	}
 	lease := authorizationv1.ResourceAttributes{Group: coordinationv1.GroupName, Resource: "leases", Verb: "create", Namespace: o.LiqoNamespace}
 	rs = append(rs, lease)
-	lease.Name = Lease
+	lease.Name = kinds.Lease
 	for _, verb := range []string{"get", "update"} {
 		lease.Verb = verb
 		rs = append(rs, lease)

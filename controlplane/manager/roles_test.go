@@ -11,7 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/deploy"
 )
 
@@ -80,7 +80,7 @@ func TestRoles(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"ClusterRole /" + manager.Lease, "Role liqo/" + manager.Lease} {
+	for _, want := range []string{"ClusterRole /" + kinds.Lease, "Role liqo/" + kinds.Lease} {
 		if !found[want] {
 			t.Errorf("no %s; there are %v", want, found)
 		}
@@ -105,7 +105,7 @@ func rolesOf(t *testing.T, file string) (roles []rbacv1.Role) {
 		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasSuffix(role.Kind, "Role") && strings.HasPrefix(role.Name, manager.Lease) {
+		if strings.HasSuffix(role.Kind, "Role") && strings.HasPrefix(role.Name, kinds.Lease) {
 			roles = append(roles, role)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
-	"github.com/sluice-net/sluice/controlplane/manager"
+	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/test/kubelab"
 	"github.com/sluice-net/sluice/test/lab"
 )
@@ -177,7 +177,7 @@ func (f *faults) placeController(t *testing.T, c *kubelab.Cluster, node *kubelab
 // leadingController is the pod that the Lease of the controllers names.
 func (f *faults) leadingController(ctx context.Context, c *kubelab.Cluster) (*kubelab.Pod, error) {
 	var lease coordinationv1.Lease
-	if err := c.Client().Get(ctx, client.ObjectKey{Namespace: liqoNamespace, Name: manager.Lease}, &lease); err != nil {
+	if err := c.Client().Get(ctx, client.ObjectKey{Namespace: liqoNamespace, Name: kinds.Lease}, &lease); err != nil {
 		return nil, err
 	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {

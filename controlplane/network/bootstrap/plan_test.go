@@ -255,7 +255,7 @@ func TestBuildConverges(t *testing.T) {
 // TestTell: a note is a warning, once, until it holds no longer.
 func TestTell(t *testing.T) {
 	var b strings.Builder
-	logger := logr.FromSlogHandler(slog.NewTextHandler(&b, nil)).WithValues("controller", "install")
+	logger := logr.FromSlogHandler(slog.NewTextHandler(&b, nil)).WithValues("controller", "bootstrap")
 	var r Reconciler
 	for _, step := range []struct {
 		notes []string
@@ -263,7 +263,7 @@ func TestTell(t *testing.T) {
 	}{{[]string{"a"}, 1}, {[]string{"a"}, 0}, {[]string{"a", "b"}, 1}, {nil, 0}, {[]string{"a", "b"}, 2}} {
 		b.Reset()
 		r.logNotes(logger, step.notes)
-		if got := strings.Count(b.String(), "level=WARN msg=\"an option is not used\" controller=install reason="); got != step.want {
+		if got := strings.Count(b.String(), "level=WARN msg=\"an option is not used\" controller=bootstrap reason="); got != step.want {
 			t.Errorf("%q: %d warnings, want %d: %s", step.notes, got, step.want, b.String())
 		}
 	}

@@ -30,7 +30,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("install").
+	return ctrl.NewControllerManagedBy(mgr).Named("bootstrap").
 		// One look at the start, when there may be nothing yet to watch.
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			q.Add(key)
