@@ -2,6 +2,7 @@ package peering_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -84,10 +85,20 @@ func pairOf(t *testing.T) (rome, milan *side, o peering.PeerOptions, before []st
 	rome, milan = startSide(t, access.Local, "rome", authenticating(t)), startSide(t, access.Remote, "milan", authenticating(t))
 	rome.play(t, networkingv1beta1.Connected)
 	milan.play(t, networkingv1beta1.Connected)
-	before, err := objectsOf(rome, milan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	// An API server that knows the kinds only since a moment ago refuses these for a while.
+	controlplanetest.Eventually(t, "the nodes have their routes", func(context.Context) (err error) {
+		if before, err = objectsOf(rome, milan); err != nil {
+			return err
+		}
+		for _, s := range []*side{rome, milan} {
+			for _, node := range []string{"node-1", "node-2"} {
+				if routes := s.id + ": RouteConfiguration liqo/" + node + "-gw-node"; !slices.Contains(before, routes) {
+					return errors.New("there is no " + routes)
+				}
+			}
+		}
+		return nil
+	})
 	o = peering.PeerOptions{Options: options(), Slice: &peering.Slice{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}, VirtualNode: true}}
 	return rome, milan, o, before
 }
