@@ -60,7 +60,7 @@ func (s *Site) Run(ctx context.Context, set func(*Zone)) {
 	defer wg.Wait()
 	wg.Go(func() { manifests.Watch(ctx, s.dir, poke, degraded) })
 	wg.Go(func() { manifests.Watch(ctx, s.status, poke, degraded) })
-	l := look{Site: s, set: set, serial: uint32(time.Now().Unix())}
+	f := follower{Site: s, set: set, serial: uint32(time.Now().Unix())}
 	poke()
 	var again <-chan time.Time
 	for {
@@ -71,14 +71,14 @@ func (s *Site) Run(ctx context.Context, set func(*Zone)) {
 		case <-again:
 		}
 		again = nil
-		if wait := l.look(time.Now()); wait > 0 {
+		if wait := f.update(time.Now()); wait > 0 {
 			again = time.After(wait)
 		}
 	}
 }
 
-// look is what Run has seen.
-type look struct {
+// follower is what Run remembers between two updates.
+type follower struct {
 	*Site
 	set    func(*Zone)
 	serial uint32
@@ -95,57 +95,57 @@ type digests struct {
 
 // lost tells whether the network of the peering was down for so long that nothing of the peer counts as ready, or in how
 // long it will have been. Without a word of the gateway it is not down.
-func (l *look) lost(now time.Time) (lost bool, again time.Duration) {
+func (f *follower) lost(now time.Time) (lost bool, again time.Duration) {
 	var c networkingv1beta1.Connection
-	_ = manifests.ReadStatus(l.dir, manifests.ConnectionFile, &c) // unreadable: not a word
+	_ = manifests.ReadStatus(f.dir, manifests.ConnectionFile, &c) // unreadable: not a word
 	switch {
 	case c.Status.Value == networkingv1beta1.Connected || c.Status.Value == "":
-		l.down = time.Time{}
+		f.down = time.Time{}
 		return false, 0
-	case l.down.IsZero():
-		l.down = now
+	case f.down.IsZero():
+		f.down = now
 	}
-	again = max(0, hold-now.Sub(l.down))
+	again = max(0, hold-now.Sub(f.down))
 	return again == 0, again
 }
 
-// look reads what there is, unless it is what was read last, and says in how long it is to look again; zero: when
+// update reads what there is, unless it is what was read last, and says in how long it is to look again; zero: when
 // something changes.
-func (l *look) look(now time.Time) (again time.Duration) {
-	lost, again := l.lost(now)
-	files, text, err := l.files()
+func (f *follower) update(now time.Time) (again time.Duration) {
+	lost, again := f.lost(now)
+	files, text, err := f.files()
 	var services []Service
-	heard := 0
+	imported := 0
 	if err != nil {
-		l.known = digests{}
+		f.known = digests{}
 	} else {
 		is := digests{files.Digest, sha256.Sum256(text), lost}
-		if is == l.known {
+		if is == f.known {
 			return again
 		}
-		l.known = is
-		services, heard, err = decode(l.dir, files, text)
+		f.known = is
+		services, imported, err = decode(f.dir, files, text)
 		if lost {
-			l.options.Logger.Warn("the network of the peering is down: no pod of the peer is ready")
+			f.options.Logger.Warn("the network of the peering is down: no pod of the peer is ready")
 			for i := range services {
 				services[i].Endpoints = nil
 			}
 		}
 	}
-	l.note(heard, err)
+	f.note(imported, err)
 	said := ""
 	if err != nil {
 		said = err.Error()
 	} else {
-		l.serial++
-		l.set(Build(zoneName(l.options.Zone), l.options.TTL, l.serial, services))
+		f.serial++
+		f.set(Build(zoneName(f.options.Zone), f.options.TTL, f.serial, services))
 	}
-	if said != l.failed {
-		l.failed = said
+	if said != f.failed {
+		f.failed = said
 		if err != nil {
-			l.options.Logger.Warn("the Services of the peer cannot be read", "error", said)
+			f.options.Logger.Warn("the Services of the peer cannot be read", "error", said)
 		} else {
-			l.options.Logger.Info("the Services of the peer are read", "services", heard)
+			f.options.Logger.Info("the Services of the peer are read", "services", imported)
 		}
 	}
 	return again
@@ -172,18 +172,18 @@ func (s *Site) note(services int, err error) {
 }
 
 // files reads the manifests, and what the gateway has heard.
-func (s *Site) files() (files manifests.Files, heard []byte, err error) {
+func (s *Site) files() (files manifests.Files, imported []byte, err error) {
 	if files, err = manifests.ReadFiles(s.dir); err != nil {
 		return files, nil, err
 	}
-	if heard, err = os.ReadFile(filepath.Join(s.status, manifests.ServicesFile)); err != nil {
+	if imported, err = os.ReadFile(filepath.Join(s.status, manifests.ServicesFile)); err != nil {
 		err = errors.Join(errors.New("the gateway writes what it hears with --services"), err)
 	}
-	return files, heard, err
+	return files, imported, err
 }
 
 // decode returns the Services of the peer, and of how many it tells.
-func decode(dir string, files manifests.Files, text []byte) (services []Service, heard int, err error) {
+func decode(dir string, files manifests.Files, text []byte) (services []Service, imported int, err error) {
 	objects, _, err := files.Decode(manifests.Reader{Name: "the DNS server", Kinds: []string{"Configuration"}})
 	if err != nil {
 		return nil, 0, err

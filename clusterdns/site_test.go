@@ -135,7 +135,7 @@ func TestSiteReadsOnce(t *testing.T) {
 	}
 	configuration, services := strings.ReplaceAll(siteText, "REMAPPED", "10.71.0.0/16"), "apiVersion: networking.liqo.io/v1beta1\nkind: ImportedServiceList\nitems: []\n"
 	made := 0
-	l := look{Site: NewSite(dir, Options{TTL: 5}), set: func(*Zone) { made++ }}
+	f := follower{Site: NewSite(dir, Options{TTL: 5}), set: func(*Zone) { made++ }}
 	for _, tt := range []struct {
 		name      string
 		change    func()
@@ -156,8 +156,8 @@ func TestSiteReadsOnce(t *testing.T) {
 	} {
 		tt.change()
 		for range 3 {
-			l.look(time.Now())
-			if at := l.State(); made != tt.made || at.Connected != tt.connected {
+			f.update(time.Now())
+			if at := f.State(); made != tt.made || at.Connected != tt.connected {
 				t.Errorf("%s: %d zones, %+v", tt.name, made, at)
 			}
 		}
@@ -181,7 +181,7 @@ func TestSiteLost(t *testing.T) {
 		t.Errorf("%v here, %v in a cluster", hold, description.Hold)
 	}
 	made, ready := 0, 0
-	l := look{Site: NewSite(dir, Options{TTL: 5}), set: func(z *Zone) { made, ready = made+1, z.Count().Endpoints }}
+	f := follower{Site: NewSite(dir, Options{TTL: 5}), set: func(z *Zone) { made, ready = made+1, z.Count().Endpoints }}
 	start := time.Now()
 	for _, tt := range []struct {
 		name  string
@@ -204,7 +204,7 @@ func TestSiteLost(t *testing.T) {
 		if err := manifests.WriteStatus(dir, manifests.ConnectionFile, c); err != nil {
 			t.Fatal(err)
 		}
-		if again := l.look(start.Add(tt.after)); made != tt.made || ready != tt.ready || again != tt.again {
+		if again := f.update(start.Add(tt.after)); made != tt.made || ready != tt.ready || again != tt.again {
 			t.Errorf("%s: %d zones, %d endpoints, again in %v; want %d, %d, %v", tt.name, made, ready, again, tt.made, tt.ready, tt.again)
 		}
 	}

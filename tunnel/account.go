@@ -55,8 +55,8 @@ func (a *egressAccount) noteReceived() {
 	a.peerSeen.Store(true)
 }
 
-// heard returns when packets of the peer were last delivered.
-func (a *egressAccount) heard() time.Time {
+// receivedAt returns when packets of the peer were last delivered.
+func (a *egressAccount) receivedAt() time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.lastReceived

@@ -54,7 +54,7 @@ func TestStrangerHearsLittle(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			count, bytes := stranger.heard()
+			count, bytes := stranger.received()
 			if count != want || bytes > size {
 				t.Errorf("%d bytes draw %d datagrams of %d bytes, want %d", size, count, bytes, want)
 			}
@@ -75,18 +75,18 @@ func TestStrangersCall(t *testing.T) {
 		call := func() { stranger.send(a.Stats().Endpoint, 160) }
 		call()
 		synctest.Wait()
-		if count, _ := stranger.heard(); count != 1 {
+		if count, _ := stranger.received(); count != 1 {
 			t.Fatalf("the stranger was sent %d datagrams, want one", count)
 		}
 		if took := reconnect(t, a, b, call); took > firstCallPause+2*time.Second {
 			t.Errorf("took %v", took)
 		}
-		stranger.heard()
+		stranger.received()
 		for range 10 {
 			call()
 			time.Sleep(time.Second)
 		}
-		count, _ := stranger.heard()
+		count, _ := stranger.received()
 		if got, at := b.Stats(), a.bind.open.LocalAddr(); count > 0 || got.Endpoint != at {
 			t.Errorf("with a session strangers are answered: %d datagrams, the peer at %v, want %v", count, got.Endpoint, at)
 		}
@@ -140,7 +140,7 @@ func TestAnotherKeyIsCalledBack(t *testing.T) {
 		defer stranger.Close()
 		stranger.send(a.Stats().Endpoint, 160)
 		synctest.Wait()
-		if count, _ := stranger.heard(); count != 1 {
+		if count, _ := stranger.received(); count != 1 {
 			t.Errorf("%d datagrams, want one", count)
 		}
 	})
@@ -194,8 +194,8 @@ func (s *stranger) send(to netip.AddrPort, size int) {
 	s.net.send(s.memSocket, to, fake)
 }
 
-// heard returns what has come since the last time.
-func (s *stranger) heard() (count, bytes int) {
+// received returns what has come since the last time.
+func (s *stranger) received() (count, bytes int) {
 	for {
 		select {
 		case d := <-s.in:

@@ -120,7 +120,7 @@ func (t *Tunnel) answerOutdated(c *callBacks, r *received, now time.Time) bool {
 
 // heardElsewhere tells whether the peer was heard a moment ago, and is not at an address.
 func (t *Tunnel) heardElsewhere(addr netip.AddrPort, now time.Time) bool {
-	if now.Sub(t.egress.heard()) >= heardPause {
+	if now.Sub(t.egress.receivedAt()) >= heardPause {
 		return false
 	}
 	t.mu.Lock()

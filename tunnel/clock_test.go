@@ -173,7 +173,7 @@ func TestRepeatedInitiations(t *testing.T) {
 				if peer {
 					cross(t, a, b, id)
 				}
-				heard, bytes := stranger.heard()
+				heard, bytes := stranger.received()
 				if bytes > heard*initiationLen {
 					t.Fatalf("%d datagrams of %d bytes", heard, bytes)
 				}

@@ -60,7 +60,7 @@ func TestStrangersHearNothing(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if count, bytes := stranger.heard(); count > 0 {
+			if count, bytes := stranger.received(); count > 0 {
 				t.Errorf("the stranger hears %d datagrams of %d bytes", count, bytes)
 			}
 		}
@@ -156,7 +156,7 @@ func TestFloodOfHandshakesDrawsLess(t *testing.T) {
 			n.send(stranger.memSocket, b.bind.open.LocalAddr(), m)
 		}
 		synctest.Wait()
-		count, bytes := stranger.heard()
+		count, bytes := stranger.received()
 		if count == 0 || count > flood || bytes != count*cookieReplyLen {
 			t.Errorf("%d handshakes draw %d datagrams of %d bytes, want cookies of %d each", flood, count, bytes, cookieReplyLen)
 		}

@@ -109,7 +109,7 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 			if bound.page != nil {
 				bound.page(&o)
 			}
-			page, err := patient(ctx, failed, func() (runtime.Object, error) { return request(o).Do(ctx).Get() })
+			page, err := untilAnswered(ctx, failed, func() (runtime.Object, error) { return request(o).Do(ctx).Get() })
 			if err == nil && bound.got != nil {
 				err = bound.got(page)
 			}
@@ -117,7 +117,7 @@ func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGro
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			changes, err := patient(ctx, failed, func() (watch.Interface, error) { return request(o).Watch(ctx) })
+			changes, err := untilAnswered(ctx, failed, func() (watch.Interface, error) { return request(o).Watch(ctx) })
 			if err != nil || bound.seen == nil {
 				return changes, err
 			}

@@ -34,7 +34,7 @@ type node struct {
 	name string
 	kick chan struct{} // one slot
 
-	looks looks
+	request sharedRequest
 	// secret follows the kubeconfig, pods the pods on the node. They are those of run.
 	secret     *follower[corev1.Secret, *corev1.Secret]
 	secretName string
@@ -145,7 +145,7 @@ func (n *node) keep(ctx context.Context) (gone bool) {
 	if known == nil {
 		return true
 	}
-	is, err := n.look(ctx)
+	is, err := n.askWhose(ctx)
 	if err != nil {
 		n.problem("see whose the Node is", err)
 		return false

@@ -27,8 +27,8 @@ const (
 	foreign
 )
 
-// looks makes one request of all that workers ask at a time.
-type looks struct {
+// sharedRequest makes one request of all that workers ask at a time.
+type sharedRequest struct {
 	mu     sync.Mutex // counts
 	begun  uint64     // requests
 	asking sync.Mutex // held during a request, and for what it has brought
@@ -36,23 +36,23 @@ type looks struct {
 	err    error
 }
 
-// look asks the API server whose the Node is. The answer is never older than the call: whoever has read a pod before
+// askWhose asks the API server whose the Node is. The answer is never older than the call: whoever has read a pod before
 // knows whether it was on a node of ours.
-func (n *node) look(ctx context.Context) (whose, error) {
-	l := &n.looks
-	l.mu.Lock()
-	came := l.begun
-	l.mu.Unlock()
-	l.asking.Lock()
-	defer l.asking.Unlock()
-	l.mu.Lock()
-	asked := l.begun > came // since, and it is answered
+func (n *node) askWhose(ctx context.Context) (whose, error) {
+	r := &n.request
+	r.mu.Lock()
+	came := r.begun
+	r.mu.Unlock()
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	r.mu.Lock()
+	asked := r.begun > came // since, and it is answered
 	if !asked {
-		l.begun++
+		r.begun++
 	}
-	l.mu.Unlock()
+	r.mu.Unlock()
 	if asked {
-		return l.found, l.err
+		return r.found, r.err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -60,17 +60,17 @@ func (n *node) look(ctx context.Context) (whose, error) {
 	err := n.k.home.core.Get().Resource("nodes").Name(n.name).Do(ctx).Into(o)
 	switch {
 	case apierrors.IsNotFound(err):
-		l.found, l.err = absent, nil
+		r.found, r.err = absent, nil
 	case err != nil:
-		l.found, l.err = unknown, fmt.Errorf("get Node %s, which says whose its pods are: %w", n.name, err)
-		return l.found, l.err
+		r.found, r.err = unknown, fmt.Errorf("get Node %s, which says whose its pods are: %w", n.name, err)
+		return r.found, r.err
 	case ourNode(o, n.k.options.PeerID):
-		l.found, l.err = ours, nil
+		r.found, r.err = ours, nil
 	default:
-		l.found, l.err = foreign, nil
+		r.found, r.err = foreign, nil
 	}
-	n.setWhose(l.found)
-	return l.found, nil
+	n.setWhose(r.found)
+	return r.found, nil
 }
 
 // setWhose notes whose the Node is. When it becomes ours all pods are looked at, and when it is no more, the keeper lets go.

@@ -45,7 +45,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 		return nil // the informer tells of each pod when it has them
 	}
 	here := pods.get(at.namespace, at.name)
-	switch is, err := n.look(ctx); { // past every cache, and after the pod was read
+	switch is, err := n.askWhose(ctx); { // past every cache, and after the pod was read
 	case err != nil:
 		return err
 	case is == foreign, is != ours && here != nil:

@@ -109,15 +109,15 @@ func (c *Cluster) OwnNamespace() string {
 	return c.Namespace
 }
 
-// WhereAllowed looks everywhere, which is namespace "", and, where the user may not, in their own namespace. within is that
-// one if it may be looked at; the error is then that of looking there, and else the first one.
-func (c *Cluster) WhereAllowed(look func(namespace string) error) (within string, err error) {
-	err = look("")
+// WhereAllowed lists everywhere, which is namespace "", and, where the user may not, in their own namespace. within is that
+// one if that is allowed; the error is then that of listing there, and else the first one.
+func (c *Cluster) WhereAllowed(list func(namespace string) error) (within string, err error) {
+	err = list("")
 	own := c.OwnNamespace()
 	if own == "" || !apierrors.IsForbidden(err) {
 		return "", err
 	}
-	if in := look(own); !apierrors.IsForbidden(in) {
+	if in := list(own); !apierrors.IsForbidden(in) {
 		return own, in
 	}
 	return "", err

@@ -38,14 +38,14 @@ func (p *clusterReader) readOffloading(ctx context.Context) {
 // listIfServed reads all objects of a kind that peerings have. A user who may only look into the namespace of a peering has
 // them from there.
 func listIfServed[T any](ctx context.Context, p *clusterReader, what string, into client.ObjectList) (r read[T]) {
-	look := func(namespace string) error {
+	listIn := func(namespace string) error {
 		r = list[T](ctx, p.access, what, into, client.InNamespace(namespace))
 		return r.err
 	}
 	if p.Within == "" {
-		r.err = look("")
+		r.err = listIn("")
 	} else {
-		_, r.err = p.access.WhereAllowed(look)
+		_, r.err = p.access.WhereAllowed(listIn)
 	}
 	return served(r)
 }

@@ -70,7 +70,7 @@ const (
 // not the client whose ports have to wait.
 func answer(fd int) {
 	defer unix.Close(fd)
-	if patient(fd) != nil {
+	if setUp(fd) != nil {
 		return
 	}
 	b := make([]byte, 1)
@@ -188,14 +188,14 @@ func dial(to netip.AddrPort) (int, error) {
 		return -1, err
 	}
 	address := &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
-	if err := errors.Join(patient(fd), unix.Connect(fd, address)); err != nil {
+	if err := errors.Join(setUp(fd), unix.Connect(fd, address)); err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
 }
 
-// patient sets a connection up: it sends at once and waits for exchangeTimeout.
-func patient(fd int) error {
+// setUp sets a connection up: it sends at once and waits for exchangeTimeout.
+func setUp(fd int) error {
 	limit := unix.NsecToTimeval(int64(exchangeTimeout))
 	return errors.Join(
 		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),

@@ -219,7 +219,7 @@ func answer(requests counter, work func(*figures) error) {
 					fmt.Fprintln(os.Stderr, err)
 				}
 			}
-			f, err := look(requests, said != quick, work)
+			f, err := measured(requests, said != quick, work)
 			if err == nil {
 				err = json.NewEncoder(os.Stdout).Encode(f)
 			}
@@ -273,7 +273,7 @@ func writeHeapProfile(path string) error {
 	return pprof.Lookup("heap").WriteTo(f, 0)
 }
 
-func look(c counter, heap bool, work func(*figures) error) (figures, error) {
+func measured(c counter, heap bool, work func(*figures) error) (figures, error) {
 	var f figures
 	// Before the collection, which would return memory.
 	status, err := os.ReadFile("/proc/self/status")

@@ -37,7 +37,7 @@ func (a *podArrivals) expect(at cache.ObjectName) {
 	a.waiting[at] = time.Now()
 }
 
-func (a *podArrivals) see(p *corev1.Pod) {
+func (a *podArrivals) note(p *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := cache.MetaObjectToName(p)
@@ -92,7 +92,7 @@ func newOffloadingRun(t *testing.T, namespaces int) *offloadingRun {
 		now := o.now
 		o.mu.Unlock()
 		if now != nil {
-			now.see(p)
+			now.note(p)
 		}
 	})
 	o.there.play(turn, nil)

@@ -80,7 +80,7 @@ func (p *players) next(ctx context.Context) bool {
 		return false
 	}
 	defer p.queue.Done(at)
-	if err := p.look(ctx, at); err != nil && !apierrors.IsNotFound(err) {
+	if err := p.step(ctx, at); err != nil && !apierrors.IsNotFound(err) {
 		p.queue.AddRateLimited(at)
 		return true
 	}
@@ -88,8 +88,8 @@ func (p *players) next(ctx context.Context) bool {
 	return true
 }
 
-// look does what is next with a pod.
-func (p *players) look(ctx context.Context, at cache.ObjectName) error {
+// step does what is next with a pod.
+func (p *players) step(ctx context.Context, at cache.ObjectName) error {
 	o, ok, err := p.pods.GetByKey(at.String())
 	if err != nil || !ok {
 		return err

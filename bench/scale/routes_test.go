@@ -32,14 +32,14 @@ func (w *world) watchRoutes() *routes {
 	r := &routes{byNode: map[string]map[string]bool{}, pending: map[string]map[string]change{}}
 	w.follow(new(networkingv1beta1.RouteConfigurationList), func(o client.Object) {
 		if rc, ok := o.(*networkingv1beta1.RouteConfiguration); ok {
-			r.see(rc)
+			r.take(rc)
 		}
 	}, client.InNamespace(controlplanetest.LiqoNamespace))
 	return r
 }
 
-// see takes the newest state of the routes to a node.
-func (r *routes) see(rc *networkingv1beta1.RouteConfiguration) {
+// take takes the newest state of the routes to a node.
+func (r *routes) take(rc *networkingv1beta1.RouteConfiguration) {
 	node, now := rc.Spec.Table.Name, time.Now()
 	dsts := map[string]bool{}
 	for _, rule := range rc.Spec.Table.Rules[1:] {

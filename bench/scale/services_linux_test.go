@@ -220,13 +220,13 @@ func (e *end) watchArrivals() *endpointArrivals {
 	a := &endpointArrivals{count: map[string]int{}, first: map[string]bool{}, pending: map[string]change{}}
 	e.follow(new(discoveryv1.EndpointSliceList), func(o client.Object) {
 		if s, ok := o.(*discoveryv1.EndpointSlice); ok {
-			a.see(s)
+			a.note(s)
 		}
 	}, client.InNamespace(shop), client.HasLabels{mcsv1beta1.LabelServiceName})
 	return a
 }
 
-func (a *endpointArrivals) see(s *discoveryv1.EndpointSlice) {
+func (a *endpointArrivals) note(s *discoveryv1.EndpointSlice) {
 	name, now := s.Labels[mcsv1beta1.LabelServiceName], time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -24,20 +24,20 @@ func servicesFilePause(took time.Duration) time.Duration {
 // filedServices are the Services of the peer of a gateway outside clusters: in a file, for the DNS server.
 type filedServices struct {
 	*services.Exchange
-	dir   string
-	log   *slog.Logger
-	heard chan struct{} // one slot: what the peer tells has changed
+	dir     string
+	log     *slog.Logger
+	changed chan struct{} // one slot: what the peer tells has changed
 }
 
 func newFiledServices(n services.Network, dir string, log *slog.Logger) *filedServices {
-	f := &filedServices{dir: dir, log: log, heard: make(chan struct{}, 1)}
+	f := &filedServices{dir: dir, log: log, changed: make(chan struct{}, 1)}
 	f.Exchange = services.New(services.Options{Network: n, Logger: log, Heard: f.poke})
 	return f
 }
 
 func (f *filedServices) poke() {
 	select {
-	case f.heard <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default: // the file will be written anyway
 	}
 }
@@ -57,11 +57,11 @@ func (f *filedServices) write(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.heard:
+		case <-f.changed:
 		}
 		begin := time.Now()
-		if heard, all := f.Imported(); all {
-			_, err := manifests.UpdateStatus(f.dir, manifests.ServicesFile, listOf(heard))
+		if imported, all := f.Imported(); all {
+			_, err := manifests.UpdateStatus(f.dir, manifests.ServicesFile, listOf(imported))
 			if err != nil && !failed {
 				f.log.Warn("the Services of the peer cannot be written", "error", err)
 			}
@@ -76,11 +76,11 @@ func (f *filedServices) write(ctx context.Context) {
 }
 
 // listOf is what was heard as objects, sorted.
-func listOf(heard map[string]*networkingv1beta1.ServiceDescription) networkingv1beta1.ImportedServiceList {
+func listOf(imported map[string]*networkingv1beta1.ServiceDescription) networkingv1beta1.ImportedServiceList {
 	list := networkingv1beta1.ImportedServiceList{
 		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1beta1.GroupVersion.String(), Kind: "ImportedServiceList"}, Items: []networkingv1beta1.ImportedService{},
 	}
-	for name, d := range heard {
+	for name, d := range imported {
 		list.Items = append(list.Items, networkingv1beta1.ImportedService{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *d})
 	}
 	slices.SortFunc(list.Items, func(a, b networkingv1beta1.ImportedService) int { return cmp.Compare(a.Name, b.Name) })

@@ -57,7 +57,7 @@ columns are left out first.`,
 		ValidArgsFunction: a.completePeers,
 	}
 	st := &statusRun{app: a}
-	st.look = st.readSite
+	st.readOne = st.readSite
 	cmd.Flags().BoolVarP(&st.watch, "watch", "w", false, "keep running until Ctrl-C")
 	cmd.Flags().DurationVar(&st.interval, "interval", statusInterval, "`TIME` between two readings; 0: do not wait, and show no throughput")
 	cmd.Flags().BoolVar(&st.exitCode, "exit-code", false, "exit with code 1 if a peering is not healthy")
@@ -79,8 +79,8 @@ type statusRun struct {
 	out      *output
 
 	sites []*statusSite // one, or the local and the remote
-	// look reads a site.
-	look func(context.Context, *statusSite) (*survey.Cluster, error)
+	// readOne reads a site.
+	readOne func(context.Context, *statusSite) (*survey.Cluster, error)
 }
 
 // statusSite is a cluster, and what is remembered of it between two readings.
@@ -177,7 +177,7 @@ func (r *statusRun) read(ctx context.Context) ([]*survey.Cluster, error) {
 			answer := make(chan statusAnswer, 1)
 			s.answer = answer
 			go func() {
-				reading, err := r.look(ctx, s)
+				reading, err := r.readOne(ctx, s)
 				answer <- statusAnswer{reading, err}
 			}()
 		}

@@ -118,7 +118,7 @@ func TestWatchWithASilentCluster(t *testing.T) {
 				none := errors.New("(" + tt.name + ") reach the cluster: the API server https://" + tt.name + " does not answer")
 				r.sites[tt.silent].err = none
 				start, read := time.Now(), 0
-				r.look = func(ctx context.Context, s *statusSite) (*survey.Cluster, error) {
+				r.readOne = func(ctx context.Context, s *statusSite) (*survey.Cluster, error) {
 					i := 0
 					if s.Name == access.Remote {
 						i = 1

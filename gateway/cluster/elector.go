@@ -59,7 +59,7 @@ type Elector struct {
 
 	mu       sync.Mutex
 	answered time.Time             // when the API server has said last that no other replica has the lease
-	kept     *coordinationv1.Lease // as it was known before a restart, or as look has read it; until the watch has listed it
+	kept     *coordinationv1.Lease // as it was known before a restart, or as read has found it; until the watch has listed it
 	leading  bool
 	leaving  bool
 	renewed  string // how the holder has renewed the lease that was seen last
@@ -202,7 +202,7 @@ func (e *Elector) Run(ctx context.Context, led Led) {
 		case <-e.changed:
 		case <-timer.C:
 		}
-		known := !e.failing || e.look(ctx, failingTimeout) || e.lookAgain(ctx, led) // else what the lease says is not worth a write
+		known := !e.failing || e.read(ctx, failingTimeout) || e.readAgain(ctx, led) // else what the lease says is not worth a write
 		f := e.facts(time.Now())
 		switch decide(f) {
 		case standBy:
@@ -255,14 +255,6 @@ const (
 	hastyTimeout = 250 * time.Millisecond
 )
 
-// look reads the Lease past the watch, on a connection of its own: those from before a
-// cut are dead, which shows half a minute later only, and a leader that was cut off
-// would fight until then with the one that has taken over. It reports whether that
-// worked.
-// lookAgain looks a second time, for a moment, and tells what leads by it that this was in
-// vain.
-// ask asks for the lease, as a leader that has nothing to write. Any version will do:
-// what counts is the answer.
 // announce has the leader know that this replica stands by.
 func (e *Elector) announce(ctx context.Context, f facts) {
 	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline)
@@ -336,8 +328,6 @@ func (e *Elector) setRole(leading bool, l *coordinationv1.Lease, led Led) {
 	e.mu.Unlock()
 }
 
-// write puts this replica's name and the time into the lease, unless somebody
-// was faster. It reports whether that worked.
 // fail records that the API server does not answer as it should, and logs the first
 // time.
 func (e *Elector) fail(to string, err error) {
@@ -347,10 +337,7 @@ func (e *Elector) fail(to string, err error) {
 	e.failing = true
 }
 
-// withHolder is the lease with this replica as its holder.
-// release gives the lease back.
-// update writes the spec of the lease if the lease is as it was seen. Its
-// metadata is the controller's.
+// patch changes the lease. While the API server does not answer, each request has a connection of its own.
 func (e *Elector) patch(ctx context.Context, l *coordinationv1.Lease, change map[string]any) error {
 	patch, err := json.Marshal(change)
 	if err != nil {

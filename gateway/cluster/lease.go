@@ -14,7 +14,11 @@ import (
 
 // This file reads and writes the Lease for an Elector.
 
-func (e *Elector) look(ctx context.Context, timeout time.Duration) bool {
+// read reads the Lease past the watch, on a connection of its own: those from before a
+// cut are dead, which shows half a minute later only, and a leader that was cut off
+// would fight until then with the one that has taken over. It reports whether that
+// worked.
+func (e *Elector) read(ctx context.Context, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var list coordinationv1.LeaseList
@@ -42,21 +46,25 @@ func (e *Elector) look(ctx context.Context, timeout time.Duration) bool {
 	return true
 }
 
-func (e *Elector) lookAgain(ctx context.Context, led Led) bool {
+// readAgain reads a second time, for a moment, and tells what leads by it that this was in
+// vain.
+func (e *Elector) readAgain(ctx context.Context, led Led) bool {
 	if !e.State().Leading {
 		return false
 	}
 	since := time.Now()
-	if e.look(ctx, hastyTimeout) {
+	if e.read(ctx, hastyTimeout) {
 		return true
 	}
 	led.AskedInVain(since)
 	return false
 }
 
+// ask asks for the lease, as a leader that has nothing to write. Any version will do:
+// what counts is the answer.
 func (e *Elector) ask(ctx context.Context) {
 	if e.failing {
-		return // look has just asked
+		return // read has just asked
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline)
 	defer cancel()
@@ -76,6 +84,8 @@ func (e *Elector) ask(ctx context.Context) {
 	}
 }
 
+// write puts this replica's name and the time into the lease, unless somebody
+// was faster. It reports whether that worked.
 func (e *Elector) write(ctx context.Context, f facts) bool {
 	timeout := e.options.RenewDeadline
 	if e.failing {
@@ -96,6 +106,7 @@ func (e *Elector) write(ctx context.Context, f facts) bool {
 	return false
 }
 
+// withHolder is the lease with this replica as its holder.
 func withHolder(l *coordinationv1.Lease, o ElectionOptions, now time.Time) *coordinationv1.Lease {
 	l = l.DeepCopy()
 	at := metav1.NewMicroTime(now)
@@ -113,6 +124,7 @@ func withHolder(l *coordinationv1.Lease, o ElectionOptions, now time.Time) *coor
 	return l
 }
 
+// release gives the lease back.
 func (e *Elector) release() {
 	l := e.lease()
 	if holderOf(l) != e.options.Identity {
@@ -127,6 +139,8 @@ func (e *Elector) release() {
 	}
 }
 
+// update writes the spec of the lease if the lease is as it was seen. Its
+// metadata is the controller's.
 func (e *Elector) update(ctx context.Context, l *coordinationv1.Lease) error {
 	return e.patch(ctx, l, map[string]any{
 		"metadata": map[string]any{"resourceVersion": l.ResourceVersion}, "spec": l.Spec,

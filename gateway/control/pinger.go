@@ -98,8 +98,8 @@ type ping struct {
 	lost int
 }
 
-// look looks at the ping. One that could not be started is not answered.
-func (p *pinger) look(now time.Time) (seen ping) {
+// result is what became of the ping. One that could not be started is not answered.
+func (p *pinger) result(now time.Time) (seen ping) {
 	if p.prober == nil {
 		return ping{status: health.Status{Value: health.Error}, lost: lostPings}
 	}
@@ -111,10 +111,10 @@ func (p *pinger) look(now time.Time) (seen ping) {
 	return seen
 }
 
-// look looks at the pings of all tunnels.
-func (p *probe) look(now time.Time) (pings []ping) {
+// results are those of the pings of all tunnels.
+func (p *probe) results(now time.Time) (pings []ping) {
 	for _, one := range p.pingers {
-		pings = append(pings, one.look(now))
+		pings = append(pings, one.result(now))
 	}
 	return pings
 }

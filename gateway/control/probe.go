@@ -89,7 +89,7 @@ func (p *probe) end() {
 func (p *probe) report(d Desired, unconfirmed bool, now time.Time) error {
 	peer := Peer{Value: networkingv1beta1.Connecting, LatencyText: health.FormatLatency(0)}
 	if len(p.pingers) > 0 && p.pingers[0].prober != nil {
-		first, pings := p.pingers[0], p.look(now)
+		first, pings := p.pingers[0], p.results(now)
 		usable, speaker := judgePings(pings)
 		p.use(usable)
 		s := pings[speaker].status

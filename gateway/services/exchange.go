@@ -67,7 +67,7 @@ type Exchange struct {
 	offer   offer
 	offered bool          // there was an Offer: before, nothing is known to be all
 	renewed chan struct{} // closed when offer is replaced
-	heard   heard
+	remote  remote
 	hearing func()    // closes the connection over which the peer is heard; nil: there is none
 	since   time.Time // when that was opened
 	told    bool      // the peer listens and knows the offer as it was at the start of the connection, or later
@@ -114,7 +114,7 @@ func (x *Exchange) Offer(objects []*networkingv1beta1.ExportedService) {
 func (x *Exchange) Imported() (services map[string]*networkingv1beta1.ServiceDescription, all bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return maps.Clone(x.heard.settled), x.heard.settled != nil
+	return maps.Clone(x.remote.settled), x.remote.settled != nil
 }
 
 // Run tells and hears until ctx ends.
@@ -144,7 +144,7 @@ func (x *Exchange) peering(ctx context.Context, own, peer netip.Addr) {
 	wg.Wait()
 	x.mu.Lock()
 	// Another replica may write now, and what it hears is newer.
-	x.heard, x.hears, x.why = heard{}, false, ""
+	x.remote, x.hears, x.why = remote{}, false, ""
 	x.mu.Unlock()
 }
 
@@ -208,26 +208,26 @@ func (x *Exchange) doubt() {
 	}
 }
 
-// patient is a connection that is given up when nothing passes for a while.
-type patient struct {
+// idleConn is a connection that is given up when nothing passes for a while.
+type idleConn struct {
 	net.Conn
 	silence time.Duration
 }
 
 // Read implements io.Reader.
-func (p patient) Read(b []byte) (int, error) {
-	if err := p.SetReadDeadline(time.Now().Add(p.silence)); err != nil {
+func (c idleConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
 		return 0, err
 	}
-	return p.Conn.Read(b)
+	return c.Conn.Read(b)
 }
 
 // Write implements io.Writer.
-func (p patient) Write(b []byte) (int, error) {
-	if err := p.SetWriteDeadline(time.Now().Add(p.silence)); err != nil {
+func (c idleConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.silence)); err != nil {
 		return 0, err
 	}
-	return p.Conn.Write(b)
+	return c.Conn.Write(b)
 }
 
 // tell tells the peer over one connection, until it ends. Cancel is that of ctx.
@@ -240,7 +240,7 @@ func (x *Exchange) tell(ctx context.Context, cancel func(), c net.Conn) error {
 		_, _ = c.Read(make([]byte, 1))
 		cancel()
 	})
-	out := patient{c, x.times.silence}
+	out := idleConn{c, x.times.silence}
 	if _, err := io.WriteString(out, greeting); err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func (x *Exchange) hear(ctx context.Context, own, peer netip.Addr) (synced bool,
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	d, err := newDecoder(patient{c, x.times.silence}, func(n int) {
+	d, err := newDecoder(idleConn{c, x.times.silence}, func(n int) {
 		now := time.Now()
 		pause(ctx, max(x.bytes.take(n, now), x.frames.take(1, now)))
 	})
@@ -358,7 +358,7 @@ func (x *Exchange) hear(ctx context.Context, own, peer netip.Addr) (synced bool,
 		return false, err
 	}
 	x.mu.Lock()
-	x.heard.begin()
+	x.remote.begin()
 	x.hearing, x.since = func() { c.Close() }, time.Now()
 	x.mu.Unlock()
 	defer func() {
@@ -373,15 +373,15 @@ func (x *Exchange) hear(ctx context.Context, own, peer netip.Addr) (synced bool,
 			return synced, err
 		}
 		x.mu.Lock()
-		changed, err := x.heard.take(k, payload)
-		now := x.heard.synced && !x.hears
-		if x.hears = x.heard.synced; x.hears {
+		changed, err := x.remote.take(k, payload)
+		now := x.remote.synced && !x.hears
+		if x.hears = x.remote.synced; x.hears {
 			synced, x.why = true, ""
 		}
 		if reasonOf(err) == ReasonInvalid {
 			x.refused[ReasonInvalid]++
 		}
-		services := len(x.heard.now)
+		services := len(x.remote.now)
 		x.mu.Unlock()
 		if changed {
 			x.changed()
@@ -437,8 +437,8 @@ func (x *Exchange) Status() Status {
 		Exported: len(x.offer.puts), ExportedEndpoints: x.offer.endpoints, LeftOut: x.offer.left, Told: x.told,
 		Heard: x.hears, Problem: x.why, Refused: maps.Clone(x.refused), Strangers: x.strange, Imported: []Summary{},
 	}
-	for _, name := range slices.Sorted(maps.Keys(x.heard.settled)) {
-		d := x.heard.settled[name]
+	for _, name := range slices.Sorted(maps.Keys(x.remote.settled)) {
+		d := x.remote.settled[name]
 		n := d.Endpoints()
 		s.Imported = append(s.Imported, Summary{Name: name, Type: d.Type, Endpoints: n})
 		s.ImportedEndpoints += n

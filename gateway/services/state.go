@@ -87,8 +87,8 @@ func (t *told) frames(b []byte, o offer) []byte {
 	return b
 }
 
-// heard is what the peer has told. The zero value has heard nothing.
-type heard struct {
+// remote is what the peer has told of its Services. The zero value: nothing.
+type remote struct {
 	// settled is what counts: what was told until the last synced, and every change of that since then. Nil: nothing was
 	// ever told to the end.
 	settled map[string]description
@@ -101,76 +101,76 @@ type heard struct {
 }
 
 // begin starts a new connection. What was settled stays until all is told anew.
-func (h *heard) begin() {
-	h.now, h.endpoints, h.synced = map[string]description{}, 0, false
-	h.sizes, h.bytes = map[string]int{}, 0
+func (r *remote) begin() {
+	r.now, r.endpoints, r.synced = map[string]description{}, 0, false
+	r.sizes, r.bytes = map[string]int{}, 0
 }
 
 // take takes one frame. Changed tells whether settled did. An error is a *Refusal; with ReasonInvalid the Service is
 // left out and the rest goes on.
-func (h *heard) take(k kind, payload []byte) (changed bool, err error) {
+func (r *remote) take(k kind, payload []byte) (changed bool, err error) {
 	switch k {
 	case kindPut:
 		name, d, err := decodePut(payload)
 		if reasonOf(err) == ReasonInvalid {
-			return h.remove(name), err // what it was is not known to hold any more
+			return r.remove(name), err // what it was is not known to hold any more
 		}
 		if err != nil {
 			return false, err
 		}
-		return h.put(name, d, len(payload))
+		return r.put(name, d, len(payload))
 	case kindDelete:
 		if name := string(payload); isName(name) {
-			return h.remove(name), nil
+			return r.remove(name), nil
 		}
 		return false, refuse(ReasonMalformed, "a delete without the name of a Service")
 	case kindSynced:
-		if h.synced {
+		if r.synced {
 			return false, nil
 		}
-		h.settled, h.synced = h.now, true
+		r.settled, r.synced = r.now, true
 		return true, nil
 	}
 	return false, nil
 }
 
-func (h *heard) put(name string, d description, size int) (changed bool, err error) {
-	was, known := h.now[name]
-	size += h.bytes - h.sizes[name]
-	n := h.endpoints + d.Endpoints()
+func (r *remote) put(name string, d description, size int) (changed bool, err error) {
+	was, known := r.now[name]
+	size += r.bytes - r.sizes[name]
+	n := r.endpoints + d.Endpoints()
 	if known {
 		n -= was.Endpoints()
 	}
 	switch {
-	case !known && len(h.now) == networkingv1beta1.MaxServices:
+	case !known && len(r.now) == networkingv1beta1.MaxServices:
 		return false, refuse(ReasonTooManyServices, "more than %d", networkingv1beta1.MaxServices)
 	case n > networkingv1beta1.MaxServiceEndpointsTotal:
 		return false, refuse(ReasonTooManyEndpoints, "more than %d", networkingv1beta1.MaxServiceEndpointsTotal)
 	case size > networkingv1beta1.MaxServiceSizeTotal:
 		return false, refuse(ReasonTooLarge, "all Services together have more than %d bytes", networkingv1beta1.MaxServiceSizeTotal)
 	}
-	h.sizes[name] += size - h.bytes
-	h.bytes = size
+	r.sizes[name] += size - r.bytes
+	r.bytes = size
 	if known && equality.Semantic.DeepEqual(was, d) {
 		return false, nil
 	}
-	h.now[name], h.endpoints = d, n
-	return h.synced, nil
+	r.now[name], r.endpoints = d, n
+	return r.synced, nil
 }
 
-func (h *heard) remove(name string) (changed bool) {
-	d, known := h.now[name]
+func (r *remote) remove(name string) (changed bool) {
+	d, known := r.now[name]
 	if !known {
 		return false
 	}
-	delete(h.now, name)
-	h.endpoints -= d.Endpoints()
-	h.bytes -= h.sizes[name]
-	delete(h.sizes, name)
-	return h.synced
+	delete(r.now, name)
+	r.endpoints -= d.Endpoints()
+	r.bytes -= r.sizes[name]
+	delete(r.sizes, name)
+	return r.synced
 }
 
-// Write is one write that makes the ImportedServices what was heard.
+// Write is one write that makes the ImportedServices what is wanted.
 type Write struct {
 	Name string
 	// Spec is what the object shall say; nil: it shall not be there.
@@ -187,28 +187,28 @@ type Differ struct {
 
 // pair is a description and the object that says it.
 type pair struct {
-	heard *networkingv1beta1.ServiceDescription
-	live  *networkingv1beta1.ImportedService
+	wanted *networkingv1beta1.ServiceDescription
+	live   *networkingv1beta1.ImportedService
 }
 
-// Writes compares what was heard with what is there. What goes comes last, so that a Service that moves is never away.
-func (d *Differ) Writes(heard map[string]*networkingv1beta1.ServiceDescription, live []*networkingv1beta1.ImportedService) (out []Write) {
+// Writes compares what is wanted with what is there. What goes comes last, so that a Service that moves is never away.
+func (d *Differ) Writes(wanted map[string]*networkingv1beta1.ServiceDescription, live []*networkingv1beta1.ImportedService) (out []Write) {
 	there := make(map[string]*networkingv1beta1.ImportedService, len(live))
 	for _, l := range live {
 		there[l.Name] = l
 	}
-	known := make(map[string]pair, len(heard))
-	for _, name := range slices.Sorted(maps.Keys(heard)) {
-		now := pair{heard[name], there[name]}
-		if now.live == nil || d.same[name] != now && !equality.Semantic.DeepEqual(&now.live.Spec, now.heard) {
-			out = append(out, Write{Name: name, Spec: now.heard, Live: now.live})
+	known := make(map[string]pair, len(wanted))
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		now := pair{wanted[name], there[name]}
+		if now.live == nil || d.same[name] != now && !equality.Semantic.DeepEqual(&now.live.Spec, now.wanted) {
+			out = append(out, Write{Name: name, Spec: now.wanted, Live: now.live})
 			continue
 		}
 		known[name] = now
 	}
 	d.same = known
 	for _, name := range slices.Sorted(maps.Keys(there)) {
-		if heard[name] == nil {
+		if wanted[name] == nil {
 			out = append(out, Write{Name: name, Live: there[name]})
 		}
 	}

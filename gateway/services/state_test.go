@@ -39,7 +39,7 @@ func exported(name string, endpoints int) *networkingv1beta1.ExportedService {
 }
 
 // hear has h read a stream of frames to its end.
-func hear(h *heard, stream []byte) error {
+func hear(h *remote, stream []byte) error {
 	d := &decoder{r: bytes.NewReader(stream), charge: func(int) {}}
 	for {
 		k, payload, err := d.next()
@@ -56,7 +56,7 @@ func hear(h *heard, stream []byte) error {
 }
 
 // same tells whether what was heard is what was offered.
-func same(t *testing.T, h *heard, objects []*networkingv1beta1.ExportedService) {
+func same(t *testing.T, h *remote, objects []*networkingv1beta1.ExportedService) {
 	t.Helper()
 	want := map[string]description{}
 	for _, o := range objects {
@@ -74,7 +74,7 @@ func TestStates(t *testing.T) {
 	objects := map[string]*networkingv1beta1.ExportedService{}
 	var o offer
 	var of told
-	h := new(heard)
+	h := new(remote)
 	h.begin()
 	for range 300 {
 		for range r.IntN(5) {
@@ -110,7 +110,7 @@ func TestStates(t *testing.T) {
 
 // TestSettles: what the peer has not told to the end takes nothing away.
 func TestSettles(t *testing.T) {
-	h := new(heard)
+	h := new(remote)
 	h.begin()
 	all := newOffer([]*networkingv1beta1.ExportedService{exported("a", 1), exported("b", 1)}, offer{})
 	if err := hear(h, new(told).frames(nil, all)); err != nil {
@@ -233,7 +233,7 @@ func TestRefused(t *testing.T) {
 		"ports":                      {put(t, func(d *description) { d.Ports = make([]networkingv1beta1.ServicePort, 101) }), ReasonInvalid, "spec.ports has 101 entries"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := new(heard)
+			h := new(remote)
 			h.begin()
 			d := &decoder{r: bytes.NewReader(c.stream), charge: func(int) {}}
 			for {
@@ -255,7 +255,7 @@ func TestRefused(t *testing.T) {
 
 // TestInvalidIsForgotten: a Service that was valid and is not any more does not stay as it was.
 func TestInvalidIsForgotten(t *testing.T) {
-	h := new(heard)
+	h := new(remote)
 	h.begin()
 	stream := appendFrame(put(t, func(*networkingv1beta1.ServiceDescription) {}), kindSynced, nil)
 	if err := hear(h, stream); err != nil || len(h.settled) != 1 {
@@ -347,7 +347,7 @@ func FuzzDecode(t *testing.F) {
 	f.Add(put(t, func(d *networkingv1beta1.ServiceDescription) { d.Ports[0].Port = 0 }))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		h := new(heard)
+		h := new(remote)
 		h.begin()
 		_ = hear(h, append(slices.Clone(stream), appendFrame(nil, kindSynced, nil)...))
 		n, size := 0, 0

@@ -646,9 +646,9 @@ var (
 	goroutineLine = regexp.MustCompile(`^goroutine profile: total (\d+)\n`)
 )
 
-// look notes what a gateway cannot give back: its heap behind a collection of garbage. What
+// measure notes what a gateway cannot give back: its heap behind a collection of garbage. What
 // lies in a pool goes with the second one.
-func (p *soakPart) look(t *testing.T, c *lab.Cluster) {
+func (p *soakPart) measure(t *testing.T, c *lab.Cluster) {
 	t.Helper()
 	number := func(from *regexp.Regexp, text string) float64 {
 		m := from.FindStringSubmatch(text)
@@ -762,7 +762,7 @@ func TestSoak(t *testing.T) {
 		bear(r.IntN(len(faults)))
 		part := min(int(soakParts*time.Since(begun) / *soak), soakParts-1)
 		for i, cluster := range clusters {
-			parts[i][part].look(t, cluster)
+			parts[i][part].measure(t, cluster)
 		}
 	}
 	lost := losses(before, statuses(w))

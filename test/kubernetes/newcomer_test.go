@@ -54,7 +54,7 @@ func TestNewcomer(t *testing.T) {
 	t.Run("README", n.readme)
 	t.Run("install", n.install)
 	t.Run("connect", n.connect)
-	t.Run("look", n.look)
+	t.Run("look", n.inspect)
 	t.Run("pods talk", n.pods)
 	t.Run("resources", n.resources)
 	t.Run("clean up", n.cleanUp)
@@ -161,8 +161,8 @@ func (n *newcomer) resources(t *testing.T) {
 	})
 }
 
-// look runs the commands of the quick start that only look.
-func (n *newcomer) look(t *testing.T) {
+// inspect runs the commands of the quick start that only look.
+func (n *newcomer) inspect(t *testing.T) {
 	n.admin.ok(t, section(t, "quick-start.md", "## 4. Look", "sh")[0])
 }
 

@@ -227,7 +227,7 @@ containers: [{name: web, image: %q, imagePullPolicy: Never, securityContext: {al
 		}
 	}
 	lab.Eventually(t, patience, "a pod finds no node", is(" Pending Unschedulable"))
-	if err := o.look(t.Context()); err != nil {
+	if err := o.check(t.Context()); err != nil {
 		t.Errorf("a cordon ends pods: %v", err)
 	}
 	o.kubectl(t, o.a, "uncordon", virtualNode)
@@ -240,7 +240,7 @@ func testOffloadedRefused(t *testing.T, o *offloaded) {
 	pod := o.onVirtual().Name
 	o.kubectl(t, o.a, "-n", offloadedHere, "debug", pod, "--image="+webImage, "--container=looks", "--target=web", "--profile=restricted", "--attach=false")
 	o.says(t, pod, "FailedReflection", "ephemeral container looks does not run")
-	if err := o.look(t.Context()); err != nil {
+	if err := o.check(t.Context()); err != nil {
 		t.Errorf("what is refused ends pods: %v", err)
 	}
 }

@@ -76,7 +76,7 @@ func testOffloadedResized(t *testing.T, o *offloaded) {
 	has("30m", "24Mi")
 	resize(`{"cpu":"10m","memory":"16Mi"}`)
 	has("10m", "16Mi")
-	if err := o.look(t.Context()); err != nil {
+	if err := o.check(t.Context()); err != nil {
 		t.Errorf("a resize ends pods: %v", err)
 	}
 	for i, s := range o.onVirtual().Status.ContainerStatuses {

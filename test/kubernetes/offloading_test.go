@@ -172,10 +172,10 @@ func (o *offloaded) nodeIs(want corev1.ConditionStatus) error {
 // wait waits until three pods are ready, of which one runs in b.
 func (o *offloaded) wait(t *testing.T) {
 	t.Helper()
-	lab.Eventually(t, patience, "three pods are ready, one of them in "+o.b.Name, func() error { return o.look(t.Context()) })
+	lab.Eventually(t, patience, "three pods are ready, one of them in "+o.b.Name, func() error { return o.check(t.Context()) })
 }
 
-func (o *offloaded) look(ctx context.Context) error {
+func (o *offloaded) check(ctx context.Context) error {
 	var list corev1.PodList
 	if err := o.a.Client().List(ctx, &list, client.InNamespace(offloadedHere), client.MatchingLabels{"app": "web"}); err != nil {
 		return err
@@ -256,7 +256,7 @@ func testOffloadedChanges(t *testing.T, o *offloaded) {
 		}
 		return err
 	})
-	if err := o.look(t.Context()); err != nil {
+	if err := o.check(t.Context()); err != nil {
 		t.Errorf("a change ends pods: %v", err)
 	}
 }
@@ -275,7 +275,7 @@ func testOffloadedDeleted(t *testing.T, o *offloaded) {
 		here, there := o.onVirtual().UID, o.there.Addr
 		o.kubectl(t, o.b, "delete", "pod", "-n", offloadedThere, o.there.Name, "--wait=true", "--timeout="+patience.String())
 		lab.Eventually(t, patience, "the pod runs again", func() error {
-			if err := o.look(t.Context()); err != nil {
+			if err := o.check(t.Context()); err != nil {
 				return err
 			}
 			p := o.onVirtual()

@@ -147,7 +147,7 @@ func (w *world) takeOver(t *testing.T, liqo incumbent) {
 				return nil
 			})
 			t.Logf("done after %v; the gateway of %s heard nothing for %v", took.Round(10*time.Millisecond), k.a.Name, round(tunnel.longest(start)))
-			x = k.heard(t, x, start)
+			x = k.judge(t, x, start)
 			if now := k.gatewayPod(t); (now != pod) != step.replaced {
 				t.Errorf("the gateway's pod was %s and is %s", pod, now)
 			} else {
@@ -171,9 +171,9 @@ func (w *world) takeOver(t *testing.T, liqo incumbent) {
 	}
 }
 
-// heard tells what traffic has seen of a step, and judges it if traffic passes before and
+// judge tells what traffic has seen of a step, and judges it if traffic passes before and
 // after. It returns the traffic that goes on.
-func (k *takeover) heard(t *testing.T, x *traffic, start time.Time) *traffic {
+func (k *takeover) judge(t *testing.T, x *traffic, start time.Time) *traffic {
 	t.Helper()
 	if !k.carried() {
 		t.Logf("!!! LEFT OUT: what traffic of pods would hear, for Liqo's agents run the nodes of %s, and carry nothing there", k.b.Name)

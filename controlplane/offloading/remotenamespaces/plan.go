@@ -213,8 +213,8 @@ type uncounted map[corev1.ResourceName]time.Time
 // recount is how long a resource is left out that is not counted. Its return has the ResourceQuota counted again.
 const recount = time.Minute
 
-// see looks for such resources of a list in ResourceQuotas, and returns those to be left out now.
-func (u uncounted) see(list corev1.ResourceList, quotas []corev1.ResourceQuota, now time.Time) (out []corev1.ResourceName) {
+// update looks for such resources of a list in ResourceQuotas, and returns those to be left out now.
+func (u uncounted) update(list corev1.ResourceList, quotas []corev1.ResourceQuota, now time.Time) (out []corev1.ResourceName) {
 	for i := range quotas {
 		s := &quotas[i].Status
 		for r := range list {

@@ -208,7 +208,7 @@ func TestQuota(t *testing.T) {
 		{"it is back", []corev1.ResourceQuota{quota(amount("configmaps"), amount("configmaps"))}, recount, all},
 		{"another's is not counted", []corev1.ResourceQuota{quota(amount("configmaps", "pods"), amount("configmaps"))}, recount, all},
 	} {
-		f.Uncounted = u.see(f.Quota, tt.quotas, start.Add(tt.after))
+		f.Uncounted = u.update(f.Quota, tt.quotas, start.Add(tt.after))
 		q := f.quota("shop-rome")
 		if got := slices.Sorted(maps.Keys(q.Spec.Hard)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)

@@ -118,7 +118,7 @@ func (r *Reconciler) gather(ctx context.Context, req ctrl.Request) (Facts, error
 	if err := r.List(ctx, &quotas, client.UnsafeDisableDeepCopy, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue}); err != nil {
 		return f, fmt.Errorf("list ResourceQuotas: %w", err)
 	}
-	f.Uncounted = r.uncounted.see(r.Options.Quota, quotas.Items, time.Now())
+	f.Uncounted = r.uncounted.update(r.Options.Quota, quotas.Items, time.Now())
 	return f, r.lookUp(ctx, &f)
 }
 

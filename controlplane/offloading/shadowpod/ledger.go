@@ -49,8 +49,8 @@ func (e entry) counts() corev1.ResourceList {
 	return sum
 }
 
-// see takes over what a version of a pod takes, unless a later one was seen: caches are late.
-func (e *entry) see(version string, amount corev1.ResourceList) {
+// update takes over what a version of a pod takes, unless a later one was seen: caches are late.
+func (e *entry) update(version string, amount corev1.ResourceList) {
 	if order, err := resourceversion.CompareResourceVersion(version, e.version); err == nil && order < 0 {
 		return
 	}
@@ -107,7 +107,7 @@ func (l *ledger) answered(name types.NamespacedName, uid types.UID, version stri
 		return false // it is gone
 	}
 	e.asked = nil
-	e.see(version, amount)
+	e.update(version, amount)
 	return l.set(name, e)
 }
 
@@ -160,7 +160,7 @@ func (l *ledger) observe(name types.NamespacedName, uid types.UID, version strin
 		e = entry{uid: uid}
 	}
 	e.of = of
-	e.see(version, amount)
+	e.update(version, amount)
 	return l.set(name, e)
 }
 

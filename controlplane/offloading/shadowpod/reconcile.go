@@ -225,7 +225,7 @@ func (r *Reconciler) make(ctx context.Context, s *raw, p placement.Consumer) (ag
 		err = r.Create(ctx, pod, client.FieldOwner(apply.FieldOwner))
 	}
 	if err == nil && wanted {
-		r.see(pod)
+		r.countPod(pod)
 		r.forget(name)
 		log.FromContext(ctx).V(1).Info("made a pod", "clusterID", p.ID)
 		return 0, true, nil, nil

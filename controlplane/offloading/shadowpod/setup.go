@@ -156,7 +156,7 @@ func (r *Reconciler) count(pods cache.Cache) (source.SyncingSource, error) {
 			r.release(p)
 			return
 		}
-		r.see(p)
+		r.countPod(p)
 	}
 	counting, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: see, UpdateFunc: func(_, o any) { see(o) },
@@ -175,8 +175,8 @@ func (r *Reconciler) count(pods cache.Cache) (source.SyncingSource, error) {
 	return counted{counting.HasSynced}, nil
 }
 
-// see counts a Pod, and has those looked at that wait for what it took and takes no more, as release does.
-func (r *Reconciler) see(p *corev1.Pod) {
+// countPod counts a Pod, and has those looked at that wait for what it took and takes no more, as release does.
+func (r *Reconciler) countPod(p *corev1.Pod) {
 	if r.ledger.observe(client.ObjectKeyFromObject(p), p.UID, p.ResourceVersion, accountOf(p), requests.OfPod(p)) {
 		r.wake()
 	}

@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// firstPause and longestPause are how long patient waits between two trials, before jitter.
+// firstPause and longestPause are how long untilAnswered waits between two trials, before jitter.
 const firstPause, longestPause = 250 * time.Millisecond, 10 * time.Second
 
-// patient asks an API server until it answers. A reflector would try again by itself, but waits up to a minute when it has
+// untilAnswered asks an API server until it answers. A reflector would try again by itself, but waits up to a minute when it has
 // failed a few times, as it does while an API server starts and refuses what it allows a second later. Pods that are
 // deleted at that time would stay so long. failed is told the first error, and the first one that says that we may not:
 // that may last, and only for what is asked here.
-func patient[T any](ctx context.Context, failed func(slog.Level, error), ask func() (T, error)) (T, error) {
+func untilAnswered[T any](ctx context.Context, failed func(slog.Level, error), ask func() (T, error)) (T, error) {
 	told := slog.LevelDebug - 1
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		answer, err := ask()

@@ -45,14 +45,14 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-func TestPatient(t *testing.T) {
+func TestUntilAnswered(t *testing.T) {
 	away := &url.Error{Op: "Get", Err: syscall.ECONNREFUSED}
 	silent := func(slog.Level, error) {}
 	t.Run("it tells once that the server is away, and once that it refuses", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			no := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil)
 			errs, told := []error{away, away, no, no, away, no}, []string{}
-			_, err := patient(t.Context(), func(l slog.Level, err error) { told = append(told, fmt.Sprint(l, " ", err)) }, func() (int, error) {
+			_, err := untilAnswered(t.Context(), func(l slog.Level, err error) { told = append(told, fmt.Sprint(l, " ", err)) }, func() (int, error) {
 				if len(errs) == 0 {
 					return 0, nil
 				}
@@ -68,7 +68,7 @@ func TestPatient(t *testing.T) {
 	t.Run("it waits no longer than it says", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin, last := time.Now(), time.Now()
-			got, err := patient(t.Context(), silent, func() (string, error) {
+			got, err := untilAnswered(t.Context(), silent, func() (string, error) {
 				if pause := time.Since(last); pause > longestPause*3/2 {
 					t.Errorf("it waits %v", pause)
 				}
@@ -84,13 +84,13 @@ func TestPatient(t *testing.T) {
 	})
 	t.Run("what is not about the API server is passed on", func(t *testing.T) {
 		gone := apierrors.NewResourceExpired("gone")
-		if _, err := patient(t.Context(), silent, func() (int, error) { return 0, gone }); !errors.Is(err, gone) {
+		if _, err := untilAnswered(t.Context(), silent, func() (int, error) { return 0, gone }); !errors.Is(err, gone) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("the end", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := patient(ctx, silent, func() (int, error) { cancel(); return 0, away })
+		_, err := untilAnswered(ctx, silent, func() (int, error) { cancel(); return 0, away })
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("got %v", err)
 		}
