@@ -3,6 +3,7 @@ package peering
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,30 +110,7 @@ func (p pair) both(do func(*end) error) error {
 		wg.Go(func() { errs[i] = do(e) })
 	}
 	wg.Wait()
-	return joined(errs)
-}
-
-// joined is several errors as one, each on a line; one alone is returned as it is.
-func joined(errs []error) error {
-	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
-	switch len(errs) {
-	case 0:
-		return nil
-	case 1:
-		return errs[0]
-	}
-	return manyErrors(errs)
-}
-
-type manyErrors []error
-
-func (m manyErrors) Unwrap() []error { return m }
-func (m manyErrors) Error() string {
-	texts := make([]string, len(m))
-	for i, err := range m {
-		texts[i] = err.Error()
-	}
-	return strings.Join(texts, "\n")
+	return errors.Join(errs...)
 }
 
 // metadata is that of an object of this end of the peering.
