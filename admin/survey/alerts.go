@@ -84,15 +84,7 @@ func (c *Cluster) alerts(p *Peer) (out []Alert) {
 	} {
 		out = append(out, rule(c, p)...)
 	}
-	slices.SortStableFunc(out, func(a, b Alert) int {
-		switch {
-		case a.Warning && !b.Warning:
-			return 1
-		case b.Warning && !a.Warning:
-			return -1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(a, b Alert) int { return trueFirst(!a.Warning, !b.Warning) })
 	return out
 }
 

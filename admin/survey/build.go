@@ -204,14 +204,8 @@ func (f *facts) peers() []Peer {
 		f.complete(p)
 		out = append(out, *p)
 	}
-	slices.SortFunc(out, func(a, b Peer) int { // those without an ID last
-		switch {
-		case a.ID == "" && b.ID != "":
-			return 1
-		case b.ID == "" && a.ID != "":
-			return -1
-		}
-		return cmp.Or(strings.Compare(a.ID, b.ID), strings.Compare(a.Namespace, b.Namespace))
+	slices.SortFunc(out, func(a, b Peer) int {
+		return cmp.Or(trueFirst(a.ID != "", b.ID != ""), strings.Compare(a.ID, b.ID), strings.Compare(a.Namespace, b.Namespace))
 	})
 	return out
 }
@@ -294,14 +288,16 @@ func appliesTo(o *networkingv1beta1.FirewallConfiguration, id string) bool {
 
 // comparePods orders pods: the active one first, then those that are ready.
 func comparePods(a, b Pod) int {
-	first := func(x, y bool) int {
-		switch {
-		case x && !y:
-			return -1
-		case y && !x:
-			return 1
-		}
+	return cmp.Or(trueFirst(a.Active, b.Active), trueFirst(a.Ready, b.Ready), b.Created.Compare(a.Created), strings.Compare(a.Name, b.Name))
+}
+
+// trueFirst orders what is true before what is not.
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
 		return 0
+	case a:
+		return -1
 	}
-	return cmp.Or(first(a.Active, b.Active), first(a.Ready, b.Ready), b.Created.Compare(a.Created), strings.Compare(a.Name, b.Name))
+	return 1
 }

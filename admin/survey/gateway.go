@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -66,13 +67,7 @@ func (f *facts) gateways() []labelled {
 		out = append(out, labelled{clientOf(&f.clients[i]), f.clients[i].ObjectMeta})
 	}
 	slices.SortFunc(out, func(a, b labelled) int {
-		if a.Deleting != b.Deleting {
-			if a.Deleting {
-				return 1
-			}
-			return -1
-		}
-		return older(a.Created, b.Created, a.String(), b.String())
+		return cmp.Or(trueFirst(!a.Deleting, !b.Deleting), older(a.Created, b.Created, a.String(), b.String()))
 	})
 	return out
 }
