@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,7 @@ type Cluster struct {
 
 // New builds a Cluster. It asks the cluster nothing yet.
 func New(config *rest.Config, o Options) (*Cluster, error) {
-	if o.LiqoNamespace == "" {
-		o.LiqoNamespace = DefaultLiqoNamespace
-	}
+	o.LiqoNamespace = cmp.Or(o.LiqoNamespace, DefaultLiqoNamespace)
 	c := &Cluster{Options: o, Config: config}
 	var err error
 	if c.Client, err = client.NewWithWatch(config, client.Options{Scheme: kinds.Scheme()}); err != nil {

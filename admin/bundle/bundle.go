@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,15 +45,9 @@ func (o Options) withDefaults() Options {
 		o.Time = time.Now()
 	}
 	o.Time = o.Time.UTC().Truncate(time.Second)
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.LogBytes == 0 {
-		o.LogBytes = DefaultLogBytes
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultMaxBytes
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.LogBytes = cmp.Or(o.LogBytes, DefaultLogBytes)
+	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	return o
 }
 

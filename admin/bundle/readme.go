@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -43,7 +44,7 @@ func readme(m manifest) []byte {
 	fmt.Fprintf(&b, readmeHead, m.By, m.Made.Format("2006-01-02 15:04:05 UTC"))
 	b.WriteString("| CLUSTER | ID | API server | Kubernetes | installed |\n|---|---|---|---|---|\n")
 	for _, c := range m.Clusters {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Folder, orUnknown(c.ID), c.APIServer, orUnknown(c.Kubernetes), orUnknown(c.Version))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Folder, cmp.Or(c.ID, "unknown"), c.APIServer, cmp.Or(c.Kubernetes, "unknown"), cmp.Or(c.Version, "unknown"))
 	}
 	b.WriteString("\n")
 	b.WriteString(readmeSecrets)
@@ -59,11 +60,4 @@ func readme(m manifest) []byte {
 		fmt.Fprintf(&b, "- %s%s: %s\n", where, gap.What, strings.TrimSuffix(gap.Why, "."))
 	}
 	return b.Bytes()
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
 }

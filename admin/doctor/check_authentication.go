@@ -252,7 +252,7 @@ func undecided(s *authv1beta1.ResourceSlice) bool {
 
 func (e *end) fixDenial(s *authv1beta1.ResourceSlice, reason string) string {
 	var command string
-	switch tenant := or(e.cluster.Installation.ClusterID, "NAME"); reason {
+	switch tenant := cmp.Or(e.cluster.Installation.ClusterID, "NAME"); reason {
 	case authv1beta1.ReasonTenantDrained:
 		command = "activate tenant " + tenant
 	case authv1beta1.ReasonTenantCordoned:

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -37,7 +38,7 @@ func apiAccess(c *cluster) []Finding {
 	var why *access.Explanation
 	switch {
 	case errors.As(c.err, &why) && why.What != "":
-		f := fail("%s", why.What).because("%s", or(why.Cause, why.Err.Error()))
+		f := fail("%s", why.What).because("%s", cmp.Or(why.Cause, why.Err.Error()))
 		if why.Advice != "" {
 			f = f.fix("%s", why.Advice)
 		}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -68,7 +69,7 @@ func (e *end) peerKey(other *end) (out []Finding, compared bool) {
 func (e *end) keyUnknown() string {
 	switch g := e.gateway(); {
 	case g == nil:
-		return or(e.cluster.unread("GatewayServer", "GatewayClient"), "there is no gateway")
+		return cmp.Or(e.cluster.unread("GatewayServer", "GatewayClient"), "there is no gateway")
 	case g.Keys == nil:
 		return g.String() + " has no keys yet"
 	}

@@ -305,7 +305,7 @@ func (c *cluster) drained(id string) (t trouble, yes bool) {
 		return t, false
 	}
 	return trouble{fmt.Sprintf("cluster %s has drained this cluster, and runs no pods for it", id),
-		fmt.Sprintf("ask the administrators of cluster %s to end this: liqoctl activate tenant %s", id, or(c.Installation.ClusterID, "NAME"))}, true
+		fmt.Sprintf("ask the administrators of cluster %s to end this: liqoctl activate tenant %s", id, cmp.Or(c.Installation.ClusterID, "NAME"))}, true
 }
 
 // notReady is that a virtual node is not.
@@ -342,7 +342,7 @@ func (c *cluster) fill(remedy string, p *corev1.Pod, v *offloadingv1beta1.Virtua
 		remote = cmp.Or(of.Status.RemoteNamespaceName, remote)
 	}
 	return strings.NewReplacer(
-		"NAMESPACE", p.Namespace, "PROVIDER", string(v.Spec.ClusterID), "CONSUMER", or(c.Installation.ClusterID, "NAME"), "NODE", v.Name, "MORE", more(v),
+		"NAMESPACE", p.Namespace, "PROVIDER", string(v.Spec.ClusterID), "CONSUMER", cmp.Or(c.Installation.ClusterID, "NAME"), "NODE", v.Name, "MORE", more(v),
 		"SLICE", cmp.Or(v.Labels[authv1beta1.LabelResourceSliceName], v.Name), "REMOTE", remote, "ACCESS", offloadingv1beta1.AnnotationAPIServerSupport,
 	).Replace(remedy)
 }

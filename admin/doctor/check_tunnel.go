@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -134,11 +135,11 @@ func handshake(p *peering) (out []Finding) {
 			texts = append(texts, fmt.Sprintf("%s ago", e.after.Time.Sub(last).Round(time.Second)))
 		case last.IsZero():
 			out = append(out, fail("there was never a handshake with %s", e.id).on(e.gateway().String()).in(e.cluster).
-				because("%s", or(e.after.Sync.Peer.Silence.Message, "nothing that the peer's key made has come back")).
+				because("%s", cmp.Or(e.after.Sync.Peer.Silence.Message, "nothing that the peer's key made has come back")).
 				fix("see the checks of keys and UDP above; 'gateway status' in the pod shows what the gateway waits for"))
 		default:
 			out = append(out, fail("the last handshake with %s was %s ago, and none since", e.id, e.after.Time.Sub(last).Round(time.Second)).on(e.gateway().String()).in(e.cluster).
-				because("%s", or(e.after.Sync.Peer.Silence.Message, "the session has expired after three minutes")).
+				because("%s", cmp.Or(e.after.Sync.Peer.Silence.Message, "the session has expired after three minutes")).
 				fix("check that the other gateway runs, that its cluster was not disconnected or uninstalled, and that keys were not replaced on one side only"))
 		}
 	}
@@ -151,16 +152,6 @@ func handshake(p *peering) (out []Finding) {
 	return []Finding{pass("the last was %s", strings.Join(texts, ", "))}
 }
 
-// or is the first text that says something.
-func or(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
 // maxLoss is how much of the pings may get lost before it is worth a word.
 const maxLoss = 0.1
 
@@ -171,7 +162,7 @@ func pings(p *peering) (out []Finding) {
 			if f, known := e.pingsByConnection(); known {
 				out = append(out, f)
 			} else if e.ofLiqo() && e.connected() {
-				texts = append(texts, fmt.Sprintf("the Connection is %s, latency %s", networkingv1beta1.Connected, or(e.peer.Connection.Status.Latency.Value, "not known")))
+				texts = append(texts, fmt.Sprintf("the Connection is %s, latency %s", networkingv1beta1.Connected, cmp.Or(e.peer.Connection.Status.Latency.Value, "not known")))
 			}
 			continue
 		}
@@ -179,7 +170,7 @@ func pings(p *peering) (out []Finding) {
 		switch lost := small.Sent - small.Received; {
 		case small.Received == 0:
 			out = append(out, fail("%d pings to the peer's gateway, no answer", small.Sent).on(e.gateway().String()).in(e.cluster).
-				because("%s", or(e.silence(), "there is a WireGuard session, but the other gateway forwards nothing: it has no configuration in force, or does not lead")).
+				because("%s", cmp.Or(e.silence(), "there is a WireGuard session, but the other gateway forwards nothing: it has no configuration in force, or does not lead")).
 				fix("see the checks of the other cluster, and 'gateway status' in its pod"))
 		case float64(lost) > maxLoss*float64(small.Sent):
 			out = append(out, warn("%d of %d pings got lost", lost, small.Sent).on(e.gateway().String()).in(e.cluster).

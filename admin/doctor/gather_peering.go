@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -111,7 +112,7 @@ func (e *endCase) readTemplate(ctx context.Context, ref corev1.ObjectReference) 
 		return nil // the condition TemplateRendered says what is wrong with it
 	}
 	o.SetGroupVersionKind(gv.WithKind(ref.Kind))
-	key := types.NamespacedName{Namespace: or(ref.Namespace, e.access.LiqoNamespace), Name: ref.Name}
+	key := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, e.access.LiqoNamespace), Name: ref.Name}
 	return e.access.Explain("read "+ref.Kind+" "+key.String(), e.access.Client.Get(ctx, key, &o))
 }
 
@@ -174,7 +175,7 @@ func (e *endCase) readRights(ctx context.Context) {
 		e.accountErr = e.access.Errorf("there is no pod whose service account could be asked for")
 		return
 	}
-	user := "system:serviceaccount:" + e.peer.Namespace + ":" + or(e.pods.items[0].Spec.ServiceAccountName, "default")
+	user := "system:serviceaccount:" + e.peer.Namespace + ":" + cmp.Or(e.pods.items[0].Spec.ServiceAccountName, "default")
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + e.peer.Namespace, "system:authenticated"}
 	ask := func(p access.Permission, name string) {
 		review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups,

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,9 +123,7 @@ func (j judgement) ask(c check, s scope, judge func() []Finding) []Finding {
 	for i := range out {
 		f := &out[i]
 		f.Check, f.Peer = c.name, s.peer
-		if f.Cluster == "" {
-			f.Cluster = s.cluster()
-		}
+		f.Cluster = cmp.Or(f.Cluster, s.cluster())
 		if f.Status != Failed && !f.blind {
 			continue
 		}

@@ -1,6 +1,7 @@
 package nettest
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -50,12 +51,7 @@ func Judge(c Check, results []probe.Result) Outcome {
 		if o.Answered == "" || o.Error == "" && one.Error != "" { // the first failure is the one to look into
 			o.Answered, o.Source = one.Answered, one.Source
 		}
-		if o.Error == "" {
-			o.Error = one.Error
-		}
-		if o.Note == "" {
-			o.Note = one.Note
-		}
+		o.Error, o.Note = cmp.Or(o.Error, one.Error), cmp.Or(o.Note, one.Note)
 		o.NoRoute = o.NoRoute || one.NoRoute
 	}
 	if o.OK = failed == 0; !o.OK && len(results) > 1 {

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -103,10 +104,7 @@ func ProveTenant(ctx context.Context, consumer *access.Cluster, proof Proof, o O
 	if err := p.run(ctx, tell); err != nil {
 		return nil, err
 	}
-	if proof.Namespace == "" {
-		proof.Namespace = TenantNamespaceName(e.id)
-	}
-	m := Metadata{Name: h.tenantName(), Namespace: proof.Namespace, RemoteClusterID: e.id, Labels: o.Labels, Annotations: o.Annotations}
+	m := Metadata{Name: h.tenantName(), Namespace: cmp.Or(proof.Namespace, TenantNamespaceName(e.id)), RemoteClusterID: e.id, Labels: o.Labels, Annotations: o.Annotations}
 	return newTenant(m, h.proof, proof.ProxyURL), nil
 }
 
@@ -142,10 +140,7 @@ func GrantIdentity(ctx context.Context, provider *access.Cluster, consumerID, na
 	if err := p.run(ctx, tell); err != nil {
 		return nil, err
 	}
-	if namespace == "" {
-		namespace = TenantNamespaceName(e.id)
-	}
-	m := Metadata{Name: identityName(e.id), Namespace: namespace, RemoteClusterID: e.id, Labels: o.Labels, Annotations: o.Annotations}
+	m := Metadata{Name: identityName(e.id), Namespace: cmp.Or(namespace, TenantNamespaceName(e.id)), RemoteClusterID: e.id, Labels: o.Labels, Annotations: o.Annotations}
 	return newIdentity(m, t.Status.AuthParams, e.namespace), nil
 }
 

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -111,7 +112,7 @@ func (e *end) seeConnection(ctx context.Context, v *evidence) {
 		return
 	}
 	name := e.tagged("Connection " + c.Namespace + "/" + c.Name)
-	v.Objects = append(v.Objects, judged{name + ", " + orNothing(string(c.Status.Value)), c.UID, c.Status.Conditions})
+	v.Objects = append(v.Objects, judged{name + ", " + cmp.Or(string(c.Status.Value), "without status"), c.UID, c.Status.Conditions})
 }
 
 // seeEvents reads the events about objects that have the name, or whose names

@@ -1,6 +1,7 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -86,7 +87,7 @@ func connectionMissing(c *networkingv1beta1.Connection) (missing string, err err
 	if c.Status.Value == networkingv1beta1.Connected && !notApplied {
 		return "", nil
 	}
-	text := fmt.Sprintf("Connection %s/%s is %s", c.Namespace, c.Name, orNothing(string(c.Status.Value)))
+	text := fmt.Sprintf("Connection %s/%s is %s", c.Namespace, c.Name, cmp.Or(string(c.Status.Value), "without status"))
 	answers := meta.FindStatusCondition(c.Status.Conditions, string(networkingv1beta1.ConditionPeerAnswers))
 	switch {
 	case notApplied:
@@ -98,11 +99,4 @@ func connectionMissing(c *networkingv1beta1.Connection) (missing string, err err
 		text += ": " + answers.Message
 	}
 	return text, nil
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "without status"
-	}
-	return s
 }

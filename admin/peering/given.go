@@ -166,9 +166,7 @@ func CreateIdentity(ctx context.Context, consumer *access.Cluster, g Given, o Op
 	if err := e.noOtherIdentity(ctx); err != nil {
 		return err
 	}
-	if g.Namespace == "" {
-		g.Namespace = TenantNamespaceName(e.id)
-	}
+	g.Namespace = cmp.Or(g.Namespace, TenantNamespaceName(e.id))
 	var before *corev1beta1.Condition // what the controller says of earlier credentials
 	var replaced time.Time            // when these took their place; zero: they did not
 	var lost []string                 // what is to be said of those that served, where these do not

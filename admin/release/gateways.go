@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -50,10 +51,7 @@ func (p *Plan) gateways(ctx context.Context) (gs []gatewayAtWork, err error) {
 		if ref.Kind != "" && ref.Kind != kind {
 			return // of others, who replace their gateways themselves
 		}
-		g := gatewayAtWork{name: client.ObjectKeyFromObject(o), object: o, templateKind: kind, template: client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}}
-		if g.template.Namespace == "" {
-			g.template.Namespace = p.cluster.LiqoNamespace
-		}
+		g := gatewayAtWork{name: client.ObjectKeyFromObject(o), object: o, templateKind: kind, template: client.ObjectKey{Namespace: cmp.Or(ref.Namespace, p.cluster.LiqoNamespace), Name: ref.Name}}
 		g.vars = template.Vars{Spec: spec, Name: o.GetName(), Namespace: o.GetNamespace(), GatewayUID: string(o.GetUID()),
 			ClusterID: o.GetLabels()[networkingv1beta1.LabelRemoteClusterID], SecretName: secret}
 		gs = append(gs, g)

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,10 +61,7 @@ type Decision struct {
 // The error holds all that the user must correct.
 func decide(o Options, f Facts, before Values) (Decision, error) {
 	d := decider{options: o, facts: f}
-	provider := o.Provider
-	if provider == "" {
-		provider = f.provider()
-	}
+	provider := cmp.Or(o.Provider, f.provider())
 	k := known[provider]
 	d.Values = merge(k.values, before)
 	if k.because != "" && before == nil {

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -231,7 +232,7 @@ func (t *TakeOver) list(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		step(orKeep(verb), describe(o), "")
+		step(cmp.Or(verb, "keep"), describe(o), "")
 	}
 	kept := fmt.Sprintf("by Sluice's; Liqo's is kept in ConfigMap %s/%s", t.cluster.LiqoNamespace, keptCRDs)
 	for _, d := range t.originals {
@@ -284,13 +285,6 @@ func (t *TakeOver) list(ctx context.Context) error {
 		step("keep", fmt.Sprintf("ServiceAccount %s/%s", t.cluster.LiqoNamespace, account), "Liqo's programs go on, for authentication and offloading")
 	}
 	return nil
-}
-
-func orKeep(verb string) string {
-	if verb == "" {
-		return "keep"
-	}
-	return verb
 }
 
 // handed are the objects of the kinds of the network, which change hands.

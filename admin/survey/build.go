@@ -230,9 +230,7 @@ func (p *Peer) takeConfiguration(c *networkingv1beta1.Configuration) {
 
 // takePublicKey is called after gateways and Configurations.
 func (p *Peer) takePublicKey(k *networkingv1beta1.PublicKey) {
-	if p.Namespace == "" {
-		p.Namespace = k.Namespace
-	}
+	p.Namespace = cmp.Or(p.Namespace, k.Namespace)
 	if k.Namespace != p.Namespace {
 		p.Surplus = append(p.Surplus, "PublicKey "+k.Namespace+"/"+k.Name)
 		return

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -61,9 +62,7 @@ GatewayClient must reach. Its status shows the address and the port.`,
 
 // completeServer puts the installation's defaults where the user said nothing.
 func completeServer(o *peering.ServerOptions, installed access.Installation) {
-	if o.ServiceType == "" {
-		o.ServiceType = installed.Gateway.ServerServiceType
-	}
+	o.ServiceType = cmp.Or(o.ServiceType, installed.Gateway.ServerServiceType)
 	if len(o.Ports) == 0 {
 		o.Ports = []int32{installed.Gateway.ServerServicePort}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -298,9 +299,4 @@ func healthText(h survey.Health) string {
 }
 
 // orUnknown is a text, or what stands where there is none.
-func orUnknown(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func orUnknown(text string) string { return cmp.Or(text, "-") }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,9 +114,7 @@ func (b *bundleRun) create() (w io.Writer, done func(error) error, err error) {
 	if b.file == "-" {
 		return b.stdout, func(err error) error { return err }, nil
 	}
-	if b.file == "" {
-		b.file = bundle.Folder(b.options.Time) + ".tar.gz"
-	}
+	b.file = cmp.Or(b.file, bundle.Folder(b.options.Time)+".tar.gz")
 	f, err := os.OpenFile(b.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, nil, fmt.Errorf("%s already exists: name another file with --output-file", b.file)
