@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/release"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
@@ -75,6 +77,17 @@ func (a *app) one(ctx context.Context) (*access.Cluster, error) {
 	}
 	defer a.console.Close()
 	return c, a.reach(ctx, c)
+}
+
+// inOne is how a command runs that does something in one cluster, and needs it for all it does.
+func (a *app) inOne(do func(ctx context.Context, in *access.Cluster, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		in, err := a.one(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), in, args)
+	}
 }
 
 // two are the clusters of a command that works on both. Both can be reached;

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
@@ -73,13 +75,9 @@ receive comes from the other.`,
 	}
 	c := newOneCluster(a, cmd, "remote-cluster-id", consumerID)
 	c.addTimeout(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return peering.CreateNonce(cmd.Context(), in, c.peer, c.options(), a.console.Progress())
-	}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, _ []string) error {
+		return peering.CreateNonce(ctx, in, c.peer, c.options(), a.console.Progress())
+	})
 	return cmd
 }
 
@@ -93,18 +91,14 @@ provider. It can be used once: after a Tenant with it was accepted, there is a n
 		Args:    cobra.NoArgs,
 	}
 	c := newOneCluster(a, cmd, "remote-cluster-id", consumerID)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		nonce, err := peering.ReadNonce(cmd.Context(), in, c.peer)
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, _ []string) error {
+		nonce, err := peering.ReadNonce(ctx, in, c.peer)
 		if err != nil {
 			return err
 		}
 		_, err = a.stdout.Write(nonce)
 		return err
-	}
+	})
 	return cmd
 }
 
@@ -123,18 +117,14 @@ cluster: keep it out of logs and shared files.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c := newOneCluster(a, cmd, "remote-cluster-id", providerID)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		text, err := peering.ReadKubeconfig(cmd.Context(), in, c.peer, args[0])
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
+		text, err := peering.ReadKubeconfig(ctx, in, c.peer, args[0])
 		if err != nil {
 			return err
 		}
 		_, err = a.stdout.Write(text)
 		return err
-	}
+	})
 	return cmd
 }
 
@@ -206,16 +196,12 @@ certificate in the Identity is useful only with the consumer's key.`,
 	namespace := cmd.Flags().String("remote-tenant-namespace", "", "`NAME` of the tenant namespace at the consumer (default liqo-tenant-<ID of this cluster>)")
 	c.addTimeout(cmd)
 	out := orYAML(a.outputFlag(cmd, formatYAML, formatJSON, formatName))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		i, err := peering.GrantIdentity(cmd.Context(), in, c.peer, *namespace, c.options(), a.console.Progress())
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, _ []string) error {
+		i, err := peering.GrantIdentity(ctx, in, c.peer, *namespace, c.options(), a.console.Progress())
 		if err != nil {
 			return err
 		}
 		return out.objects(i)
-	}
+	})
 	return cmd
 }

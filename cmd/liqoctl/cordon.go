@@ -76,11 +76,7 @@ func changeCommand(a *app, k *kind, c peering.Change, change func(ctx context.Co
 	cmd.Long += "\n\nRun this command in the provider's cluster. If the name exists in several namespaces, add -n."
 	var timeout time.Duration
 	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` to wait for the controller before giving up")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
 		o := peering.Options{Timeout: timeout}
 		switch {
 		case a.skipConfirm:
@@ -89,7 +85,7 @@ func changeCommand(a *app, k *kind, c peering.Change, change func(ctx context.Co
 		case c == peering.Drain:
 			o.Confirm = a.confirmer(cmd.Parent().Name())
 		}
-		return change(cmd.Context(), in, args[0], c, o, a.console.Progress())
-	}
+		return change(ctx, in, args[0], c, o, a.console.Progress())
+	})
 	return cmd
 }

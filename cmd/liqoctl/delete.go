@@ -45,18 +45,14 @@ func deleteKindCommand(a *app, k *kind) *cobra.Command {
 	cmd.Flags().BoolVar(&d.wait, "wait", true, "wait until it is deleted, with everything that belongs to it")
 	cmd.Flags().BoolVar(&d.ignoreNotFound, "ignore-not-found", false, "do not fail if an object does not exist")
 	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "`DURATION` to wait before giving up")
-	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, names []string) error {
 		for _, name := range names {
-			if err := d.run(cmd.Context(), in, client.ObjectKey{Namespace: in.Namespace, Name: name}); err != nil {
+			if err := d.run(ctx, in, client.ObjectKey{Namespace: in.Namespace, Name: name}); err != nil {
 				return err
 			}
 		}
 		return nil
-	}
+	})
 	return cmd
 }
 

@@ -49,28 +49,24 @@ func generateConfigurationCommand(a *app) *cobra.Command {
 	}
 	out := orYAML(a.outputFlag(cmd, formatYAML, formatJSON, formatName))
 	liqo := addForLiqo(cmd, "print CIDRs as lists, for another cluster in which Liqo runs (default: if Liqo runs in this one)")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, err := a.one(cmd.Context())
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, _ []string) error {
+		id, err := in.ID(ctx)
 		if err != nil {
 			return err
 		}
-		id, err := in.ID(cmd.Context())
-		if err != nil {
-			return err
-		}
-		network, err := peering.LocalNetwork(cmd.Context(), in)
+		network, err := peering.LocalNetwork(ctx, in)
 		if err != nil {
 			return err
 		}
 		// Nothing is known of the other cluster. Users of Liqo connect most often to others of theirs.
-		if lists, err := liqo.runs(cmd.Context(), in); err != nil {
+		if lists, err := liqo.runs(ctx, in); err != nil {
 			return err
 		} else if lists {
 			network.AsLists()
 		}
 		m := peering.Metadata{RemoteClusterID: id, Labels: a.labels, Annotations: a.annotations}
 		return out.objects(peering.NewConfiguration(m, network))
-	}
+	})
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -31,14 +33,10 @@ may not see it.`,
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
 	all := allNamespacesFlag(cmd)
 	cmd.ValidArgsFunction = a.completePeers
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, ids []string) error {
 		in.NamespaceGiven = in.NamespaceGiven && !*all
 		// Nodes and their tunnels are nobody's question here.
-		cluster, err := a.survey(cmd.Context(), in, survey.Options{Nodes: &survey.Cluster{}})
+		cluster, err := a.survey(ctx, in, survey.Options{Nodes: &survey.Cluster{}})
 		if err != nil {
 			return err
 		}
@@ -61,7 +59,7 @@ may not see it.`,
 			a.console.Show(func(p *console.Page) { p.Table(peeringTable(rows, out.format == formatWide, time.Now())) })
 		}
 		return notAll
-	}
+	})
 	return cmd
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
@@ -29,17 +31,13 @@ or waits for a resize. 'liqoctl network doctor' finds out what keeps a pod from 
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
 	all := allNamespacesFlag(cmd)
 	with := cmd.Flags().String("remote-cluster-id", "", "only pods from or in the cluster with this `ID`")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, _ []string) error {
 		in.NamespaceGiven = in.NamespaceGiven && !*all
 		namespace := ""
 		if in.NamespaceGiven {
 			namespace = in.Namespace
 		}
-		pods, err := survey.OffloadedPods(cmd.Context(), in, namespace)
+		pods, err := survey.OffloadedPods(ctx, in, namespace)
 		if err != nil {
 			return err
 		}
@@ -55,7 +53,7 @@ or waits for a resize. 'liqoctl network doctor' finds out what keeps a pod from 
 			a.console.Show(func(p *console.Page) { p.Table(podTable(pods, out.format == formatWide, time.Now())) })
 		}
 		return nil
-	}
+	})
 	return cmd
 }
 

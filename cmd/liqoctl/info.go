@@ -41,12 +41,7 @@ of that namespace are all. With --get, only one value is printed, for scripts; "
 	}
 	get := cmd.Flags().StringP("get", "g", "", "print only the value at this `PATH` of the output of -o json")
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx := cmd.Context()
-		c, err := a.one(ctx)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.inOne(func(ctx context.Context, c *access.Cluster, _ []string) error {
 		if isClusterID(*get) { // one object tells, which nearly everybody may read
 			id, err := c.ID(ctx)
 			if err != nil {
@@ -69,7 +64,7 @@ of that namespace are all. With --get, only one value is printed, for scripts; "
 		}
 		a.console.Show(func(p *console.Page) { info.write(p, a.console.Verbose() > 0) })
 		return incomplete(s, c)
-	}
+	})
 	cmd.AddCommand(infoPeerCommand(a))
 	return cmd
 }
@@ -129,12 +124,8 @@ server, as the client needs it.`,
 	}
 	get := cmd.Flags().StringP("get", "g", "", "print only the value at this `PATH` of the output of -o json")
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		s, err := a.survey(cmd.Context(), c, infoPeerReads)
+	cmd.RunE = a.inOne(func(ctx context.Context, c *access.Cluster, args []string) error {
+		s, err := a.survey(ctx, c, infoPeerReads)
 		if err != nil {
 			return err
 		}
@@ -178,7 +169,7 @@ server, as the client needs it.`,
 			}
 		})
 		return notAll()
-	}
+	})
 	return cmd
 }
 

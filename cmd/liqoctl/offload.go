@@ -145,12 +145,8 @@ their namespaces for it, with everything in them. Pods that run there end. The n
 	cmd.Flags().StringVar(&chosen, "ns-selector", "", "`LABELS` of namespaces, instead of their names")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` to wait for the providers before giving up")
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return namesOrSelector(args, chosen) }
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		all, err := namespaces(cmd.Context(), in, args, chosen)
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
+		all, err := namespaces(ctx, in, args, chosen)
 		if err != nil {
 			return err
 		}
@@ -158,21 +154,21 @@ their namespaces for it, with everything in them. Pods that run there end. The n
 		for i := range all {
 			names = append(names, all[i].Name)
 		}
-		what, err := peering.Unoffloading(cmd.Context(), in, names)
+		what, err := peering.Unoffloading(ctx, in, names)
 		if err != nil {
 			return err
 		}
 		if len(what) > 0 {
-			if err := a.confirm(cmd.Context(), "unoffload namespace", what); err != nil {
+			if err := a.confirm(ctx, "unoffload namespace", what); err != nil {
 				return err
 			}
 		}
 		var errs []error
 		for _, name := range names {
-			errs = append(errs, peering.Unoffload(cmd.Context(), in, name, peering.Options{Timeout: timeout}, a.console.Progress()))
+			errs = append(errs, peering.Unoffload(ctx, in, name, peering.Options{Timeout: timeout}, a.console.Progress()))
 		}
 		return errors.Join(errs...)
-	}
+	})
 	return cmd
 }
 

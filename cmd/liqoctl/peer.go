@@ -202,19 +202,15 @@ use 'liqoctl unpeer'.`,
 	f := peeringFlags{wait: true}
 	f.add(unpeer.Flags(), timeoutOfNetwork, "nothing of the peering is left")
 	hide(unpeer.Flags(), "skip-validation")
-	unpeer.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
+	unpeer.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
 		what := "everything that this cluster has for cluster " + args[0] + ": identities, ResourceSlices, gateways, Configurations, keys, the tenant namespace"
-		if err := a.confirm(cmd.Context(), "force unpeer", []string{what}); err != nil {
+		if err := a.confirm(ctx, "force unpeer", []string{what}); err != nil {
 			return err
 		}
 		o := f.options(a)
 		o.RemoteClusterID, o.DeleteNamespaces = args[0], true
-		return peering.Unpeer(cmd.Context(), in, nil, o, a.console.Progress())
-	}
+		return peering.Unpeer(ctx, in, nil, o, a.console.Progress())
+	})
 	cmd.AddCommand(unpeer)
 	return cmd
 }

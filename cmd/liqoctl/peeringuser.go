@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
 )
 
@@ -64,12 +66,8 @@ Their certificates remain valid until they expire, but give no rights.`,
 	}
 	c := newOneCluster(a, cmd, "consumer-cluster-id", operatorsCluster)
 	c.addTimeout(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return peering.DeletePeeringUsers(cmd.Context(), in, c.peer, c.options(), a.console.Progress())
-	}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, _ []string) error {
+		return peering.DeletePeeringUsers(ctx, in, c.peer, c.options(), a.console.Progress())
+	})
 	return cmd
 }

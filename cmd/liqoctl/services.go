@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
 	"github.com/sluice-net/sluice/admin/survey"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
@@ -95,13 +97,9 @@ connections from other clusters to its endpoints are not cut, but there are no n
 	}
 	var timeout time.Duration
 	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` to wait before giving up")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return peering.Unexport(cmd.Context(), in, types.NamespacedName{Namespace: in.Namespace, Name: args[0]}, peering.Options{Timeout: timeout}, a.console.Progress())
-	}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
+		return peering.Unexport(ctx, in, types.NamespacedName{Namespace: in.Namespace, Name: args[0]}, peering.Options{Timeout: timeout}, a.console.Progress())
+	})
 	return cmd
 }
 
@@ -117,17 +115,13 @@ number of ready endpoints. -o wide also shows what differs from the request, and
 	}
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
 	all := allNamespacesFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, _ []string) error {
 		in.NamespaceGiven = in.NamespaceGiven && !*all
 		namespace := ""
 		if in.NamespaceGiven {
 			namespace = in.Namespace
 		}
-		shared, served, err := survey.SharedServices(cmd.Context(), in, namespace)
+		shared, served, err := survey.SharedServices(ctx, in, namespace)
 		if err != nil {
 			return err
 		}
@@ -142,7 +136,7 @@ number of ready endpoints. -o wide also shows what differs from the request, and
 			a.console.Show(func(p *console.Page) { p.Table(serviceTable(shared, out.format == formatWide)) })
 		}
 		return nil
-	}
+	})
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 )
@@ -131,12 +133,8 @@ no node is created for it again.`,
 	}
 	cmd.ValidArgsFunction = completeNames(a, kindVirtualNode)
 	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "`DURATION` to wait before giving up")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := a.one(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return peering.DeleteVirtualNode(cmd.Context(), in, args[0], peering.Options{Timeout: *timeout}, a.console.Progress())
-	}
+	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
+		return peering.DeleteVirtualNode(ctx, in, args[0], peering.Options{Timeout: *timeout}, a.console.Progress())
+	})
 	return cmd
 }
