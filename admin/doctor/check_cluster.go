@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 )
@@ -141,7 +142,7 @@ func compareCRD(want, have *apiextensionsv1.CustomResourceDefinition) (out []Fin
 			continue
 		}
 		if lacks := lacking(v.Schema, have.Spec.Versions[at].Schema); len(lacks) > 0 {
-			out = append(out, fail("it has no %s", shorten(lacks, 3)).on(object).
+			out = append(out, fail("it has no %s", text.Few(lacks)).on(object).
 				because("it is of an older version: the API server drops fields that it does not know, so controllers and gateways cannot report their state").fix(upgradeHint))
 		}
 	}
@@ -173,14 +174,6 @@ func cutLast(s, sep string) (before, after string, found bool) {
 		return s[:i], s[i+len(sep):], true
 	}
 	return "", s, false
-}
-
-// shorten lists the first few of many.
-func shorten(items []string, most int) string {
-	if len(items) <= most {
-		return strings.Join(items, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
 }
 
 func installation(c *cluster) (out []Finding) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // meaningOf is what a drop means; known is false for what nobody need do anything about.
@@ -53,7 +54,7 @@ func dropsRising(e *end) (out []Finding) {
 	case len(out) > 0:
 		return out
 	case len(old) > 0:
-		return []Finding{pass("none rises; since the start: %s", shorten(old, 3))}
+		return []Finding{pass("none rises; since the start: %s", text.Few(old))}
 	}
 	return []Finding{pass("none")}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // nodeTunnels judges the tunnels between the nodes of a cluster and its gateway,
@@ -202,7 +203,7 @@ func (g nodeProblems) findings(all int) (out []Finding) {
 		f := p.finding
 		object := "node " + p.nodes[0]
 		if len(p.nodes) > 1 {
-			object = fmt.Sprintf("%d of %d nodes: %s", len(p.nodes), all, shorten(p.nodes, 3))
+			object = fmt.Sprintf("%d of %d nodes: %s", len(p.nodes), all, text.Few(p.nodes))
 		}
 		out = append(out, f.on(object))
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 const defaultMTU = 1340
@@ -216,7 +217,7 @@ func gatewayRights(e *end) []Finding {
 	case e.ofLiqo():
 		return []Finding{skip("what a gateway of Liqo needs is not judged")}
 	case len(e.account) > 0:
-		return []Finding{fail("its service account may not %s", shorten(e.account, 3)).on(g.String()).
+		return []Finding{fail("its service account may not %s", text.Few(e.account)).on(g.String()).
 			because("the gateway cannot read the objects that it needs, or cannot report its state").
 			fix("the controller creates roles and bindings: see its log, and check whether somebody deleted the ClusterRole liqo-gateway")}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // reachable are the clusters that answer. What is about the others has been said.
@@ -128,7 +130,7 @@ func versions(f *facts) (out []Finding) {
 		return append(out, warn("versions differ: %s", strings.Join(texts, ", ")).because("%s and %s are of different releases: one may not understand what the other writes", name, strings.Join(differ, ", ")).
 			fix("bring both clusters to the same version: 'liqoctl install' of that version"))
 	}
-	return append(out, pass("%s", shorten(texts, 3)))
+	return append(out, pass("%s", text.Few(texts)))
 }
 
 // maxSkew is how far clocks may differ before somebody notices.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // podSecurity judges the namespaces in which pods of the network run. The node
@@ -52,7 +53,7 @@ func podSecurity(c *cluster) (out []Finding) {
 	if len(levels) == 0 {
 		return []Finding{pass("the node agents are admitted; no level is enforced where gateways run")}
 	}
-	return []Finding{pass("the node agents are admitted; %s, which gateways satisfy", shorten(levels, 3))}
+	return []Finding{pass("the node agents are admitted; %s, which gateways satisfy", text.Few(levels))}
 }
 
 // deployment is the name of the gateway's Deployment.
@@ -100,7 +101,7 @@ func gatewayPods(e *end) (out []Finding) {
 			fix("let the template run one replica, or several with --leader-election and without the label %s", networkingv1beta1.LabelActive))
 	}
 	if len(e.alsoLeads) > 0 && active == 1 {
-		out = append(out, fail("%s leads, and so does %s", ready.Name, shorten(e.alsoLeads, 3)).on(g.String()).
+		out = append(out, fail("%s leads, and so does %s", ready.Name, text.Few(e.alsoLeads)).on(g.String()).
 			because("a gateway that was cut off does not know that another one leads: two gateways with one key take the tunnel from each other").
 			fix("delete the pod that lacks the label %s", networkingv1beta1.LabelActive))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 const (
@@ -87,7 +88,7 @@ func (f flow) scope() string {
 	for _, h := range f.hosts {
 		texts = append(texts, netip.PrefixFrom(h, h.BitLen()).String())
 	}
-	return way + " " + shorten(texts, 3)
+	return way + " " + text.Few(texts)
 }
 
 // flows are those that a gateway lives by.
@@ -167,7 +168,7 @@ func policyNames(ps []*networkingv1.NetworkPolicy) string {
 	for _, p := range ps {
 		names = append(names, p.Namespace+"/"+p.Name)
 	}
-	return "NetworkPolicy " + shorten(names, 3)
+	return "NetworkPolicy " + text.Few(names)
 }
 
 func (e *end) policyCount() string {

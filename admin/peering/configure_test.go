@@ -38,7 +38,7 @@ func TestConfigurationMissing(t *testing.T) {
 func check(t *testing.T, missing string, err error, want string, wantComplaint bool) {
 	t.Helper()
 	var c *complaint
-	if errors.As(err, &c) != wantComplaint || missing+text(err) != want {
+	if errors.As(err, &c) != wantComplaint || missing+errText(err) != want {
 		t.Errorf("got %q, %v; want %q, as a complaint: %v", missing, err, want, wantComplaint)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/admin/progress"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // Change is what a provider does about what a consumer has.
@@ -253,5 +254,5 @@ func only[T any, P interface {
 	case len(names) == 0:
 		return nil, c.Errorf("there is no %s %q, nor any other", kind, name)
 	}
-	return nil, c.Errorf("there is no %s %q; existing ones: %s", kind, name, shortList(slices.Compact(names)))
+	return nil, c.Errorf("there is no %s %q; existing ones: %s", kind, name, text.Few(slices.Compact(names)))
 }

@@ -55,7 +55,7 @@ func TestInBand(t *testing.T) {
 			if h.proxyURL != nil {
 				got = *h.proxyURL
 			}
-			if got != tt.want || !strings.HasPrefix(missing, tt.missing) || (missing == "") != (tt.missing == "") || !strings.Contains(text(err), tt.wrong) || (err == nil) != (tt.wrong == "") {
+			if got != tt.want || !strings.HasPrefix(missing, tt.missing) || (missing == "") != (tt.missing == "") || !strings.Contains(errText(err), tt.wrong) || (err == nil) != (tt.wrong == "") {
 				t.Errorf("%q, missing %q, %v", got, missing, err)
 			}
 		})

@@ -150,7 +150,7 @@ func TestLiqoRuns(t *testing.T) {
 				},
 			}).Build()
 			liqo, err := LiqoRuns(t.Context(), &access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: in})
-			if liqo != tt.liqo || !strings.Contains(text(err), tt.mistaken) || (err == nil) != (tt.mistaken == "") {
+			if liqo != tt.liqo || !strings.Contains(errText(err), tt.mistaken) || (err == nil) != (tt.mistaken == "") {
 				t.Errorf("%v, %v", liqo, err)
 			}
 		})
@@ -330,7 +330,7 @@ func TestProofOfLiqo(t *testing.T) {
 			e := newEnd(&access.Cluster{Options: access.Options{LiqoNamespace: "liqo"}, Client: b.Build()}, &Options{})
 			e.id = "rome"
 			proof, err := e.proofOfLiqo(t.Context(), map[string][]byte{"nonce": nonce, "signedNonce": tt.signature})
-			if (proof != nil) != tt.complete || !strings.Contains(text(err), tt.wrong) || (err == nil) != (tt.wrong == "") {
+			if (proof != nil) != tt.complete || !strings.Contains(errText(err), tt.wrong) || (err == nil) != (tt.wrong == "") {
 				t.Errorf("%v, %v", proof, err)
 			}
 		})

@@ -121,7 +121,7 @@ func TestOffloaded(t *testing.T) {
 			if diff := cmp.Diff(tt.told, told); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
-			if !strings.HasPrefix(missing, tt.missing) || (missing == "") != (tt.missing == "") || text(err) != tt.fail {
+			if !strings.HasPrefix(missing, tt.missing) || (missing == "") != (tt.missing == "") || errText(err) != tt.fail {
 				t.Errorf("missing %q, error %v", missing, err)
 			}
 		})

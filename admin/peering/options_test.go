@@ -41,7 +41,7 @@ func TestValidate(t *testing.T) {
 		{"a mistyped address", Options{Client: ClientFlags{Address: "192.0.2.300"}}, `--gw-client-address "192.0.2.300": must be an IP address or a DNS name, without a port (that is --gw-client-port)`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := text(tt.options.Validate()); got != tt.want {
+			if got := errText(tt.options.Validate()); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

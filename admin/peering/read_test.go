@@ -33,7 +33,7 @@ func TestOwnNetwork(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ownNetwork("liqo", tt.networks)
 			if tt.wantErr != "" {
-				if !strings.HasPrefix(text(err), tt.wantErr) || !errors.Is(err, ErrNotReady) {
+				if !strings.HasPrefix(errText(err), tt.wantErr) || !errors.Is(err, ErrNotReady) {
 					t.Errorf("error %v, want %q", err, tt.wantErr)
 				}
 				return

@@ -19,6 +19,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // rightsToReset are those that it takes to remove what was found.
@@ -165,14 +166,14 @@ func (e *end) removeNamespace() *step {
 
 // keptBecause says why a namespace is kept, and who deletes what is in it.
 func (e *end) keptBecause(namespace string, others []string) string {
-	text := fmt.Sprintf("Namespace %s is kept, because it contains objects that do not belong to the peering: %s", namespace, shortList(others))
+	why := fmt.Sprintf("Namespace %s is kept, because it contains objects that do not belong to the peering: %s", namespace, text.Few(others))
 	if slices.ContainsFunc(others, ofIdentities) {
-		text += "; 'liqoctl unpeer' removes identities, tenants and resources"
+		why += "; 'liqoctl unpeer' removes identities, tenants and resources"
 	}
 	if slices.ContainsFunc(others, func(o string) bool { return strings.HasSuffix(o, ofPeeringUser) }) {
-		text += "; 'liqoctl delete peering-user --consumer-cluster-id " + e.peer.id + "' removes peering users"
+		why += "; 'liqoctl delete peering-user --consumer-cluster-id " + e.peer.id + "' removes peering users"
 	}
-	return text
+	return why
 }
 
 // ofPeeringUser ends the text of an object of othersIn that GeneratePeeringUser has made.
@@ -182,15 +183,6 @@ const ofPeeringUser = " of a peering user"
 func ofIdentities(object string) bool {
 	kind, _, _ := strings.Cut(object, " ")
 	return slices.Contains([]string{"Identity", "Tenant", "ResourceSlice"}, kind)
-}
-
-// shortList names the first few.
-func shortList(names []string) string {
-	const few = 3
-	if len(names) > few {
-		return strings.Join(names[:few], ", ") + fmt.Sprintf(" and %d more", len(names)-few)
-	}
-	return strings.Join(names, ", ")
 }
 
 // othersIn names the objects of a namespace that are neither what every namespace

@@ -174,8 +174,8 @@ func TestExposedWithoutLoadBalancer(t *testing.T) {
 				var told script
 				began := time.Now()
 				err := p.run(ctx, told.tell(began))
-				if text(err) != tt.ends {
-					t.Errorf("error %q, want %q", text(err), tt.ends)
+				if errText(err) != tt.ends {
+					t.Errorf("error %q, want %q", errText(err), tt.ends)
 				}
 				if took := time.Since(began); took < tt.after || took > tt.after+time.Second {
 					t.Errorf("it took %v, want %v", took, tt.after)

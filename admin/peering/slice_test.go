@@ -30,7 +30,7 @@ func TestRefusalSaysAll(t *testing.T) {
 		var p plan
 		p.add(nil, e.sliceDecided(slice, authv1beta1.SliceResources))
 		const want = "waiting for the answer on resources: cluster milan refused (QuotaExceeded): 8 of cpu are asked for"
-		if got := text(p.run(t.Context(), nil)); got != want {
+		if got := errText(p.run(t.Context(), nil)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
@@ -68,7 +68,7 @@ func TestRequireTenantNamespace(t *testing.T) {
 			if err := e.readPeering(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := e.requireTenantNamespace(t.Context()); (err == nil) != (tt.wrong == "") || !strings.Contains(text(err), tt.wrong) {
+			if err := e.requireTenantNamespace(t.Context()); (err == nil) != (tt.wrong == "") || !strings.Contains(errText(err), tt.wrong) {
 				t.Errorf("%v; want %q", err, tt.wrong)
 			}
 		})

@@ -60,14 +60,14 @@ func TestTenantNamespace(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tenantNamespace("milan", tt.given, "--namespace", &tt.found)
-			if got != tt.want || text(err) != tt.wantErr {
+			if got != tt.want || errText(err) != tt.wantErr {
 				t.Errorf("got %q, %v; want %q, %q", got, err, tt.want, tt.wantErr)
 			}
 		})
 	}
 }
 
-func text(err error) string {
+func errText(err error) string {
 	if err == nil {
 		return ""
 	}

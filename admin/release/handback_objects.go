@@ -18,6 +18,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/network/gatewaydeploy"
@@ -210,7 +211,7 @@ func (h *HandBack) unmark(ctx context.Context) error {
 		}
 	}
 	if len(left) > 0 && ctx.Err() == nil {
-		h.tell.Warning(h.cluster.Name, fmt.Sprintf("annotations of Sluice's controllers (%s) stay on %s, which does no harm: %v", strings.Join(notes, ", "), few(left), why))
+		h.tell.Warning(h.cluster.Name, fmt.Sprintf("annotations of Sluice's controllers (%s) stay on %s, which does no harm: %v", strings.Join(notes, ", "), text.Few(left), why))
 	}
 	return h.cluster.Explain("remove annotations of Sluice's controllers", ctx.Err())
 }

@@ -25,6 +25,7 @@ import (
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/kinds"
 	"github.com/sluice-net/sluice/controlplane/network/bootstrap"
 	"github.com/sluice-net/sluice/controlplane/objectname"
@@ -313,20 +314,11 @@ func (r *Removal) leaveMultiCluster(ctx context.Context) error {
 	}
 	with := ""
 	if len(objects) > 0 {
-		with = ", and " + few(objects)
+		with = ", and " + text.Few(objects)
 	}
 	r.left("CRDs %s%s, because other software may use them: if none does, 'kubectl delete crd %s' deletes them and all objects of their kinds",
 		strings.Join(crds, " and "), with, strings.Join(crds, " "))
 	return nil
-}
-
-// few names the first of them.
-func few(names []string) string {
-	const some = 3
-	if n := len(names) - some; n > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:some], ", "), n)
-	}
-	return strings.Join(names, ", ")
 }
 
 // leaveExposed names the Services of 'liqoctl expose service', which lead to other clusters.
@@ -394,7 +386,7 @@ func (r *Removal) empty(ctx context.Context, namespace string) (bool, error) {
 	if err != nil || len(others) == 0 {
 		return err == nil, err
 	}
-	r.left("namespace %s: it contains %s", namespace, few(others))
+	r.left("namespace %s: it contains %s", namespace, text.Few(others))
 	return false, nil
 }
 

@@ -109,7 +109,7 @@ func codeMetric(call *ast.CallExpr, known map[string][]string) {
 	switch of, _ := f.X.(*ast.Ident); {
 	case of == nil:
 	case of.Name == "daemon" && (f.Sel.Name == "Counter" || f.Sel.Name == "Gauge"):
-		known[text(call.Args[0])] = texts(call.Args[3:])
+		known[literal(call.Args[0])] = texts(call.Args[3:])
 	case of.Name == "prometheus" && strings.HasSuffix(f.Sel.Name, "Vec"):
 		options, ok := call.Args[0].(*ast.CompositeLit)
 		labels, is := call.Args[1].(*ast.CompositeLit)
@@ -118,7 +118,7 @@ func codeMetric(call *ast.CallExpr, known map[string][]string) {
 		}
 		for _, e := range options.Elts {
 			if kv, ok := e.(*ast.KeyValueExpr); ok && kv.Key.(*ast.Ident).Name == "Name" {
-				name := text(kv.Value)
+				name := literal(kv.Value)
 				known[name] = texts(labels.Elts)
 				if strings.Contains(f.Sel.Name, "Histogram") {
 					known[name+"_bucket"] = append(texts(labels.Elts), "le")
@@ -128,7 +128,7 @@ func codeMetric(call *ast.CallExpr, known map[string][]string) {
 	}
 }
 
-func text(e ast.Expr) string {
+func literal(e ast.Expr) string {
 	if l, ok := e.(*ast.BasicLit); ok {
 		if s, err := strconv.Unquote(l.Value); err == nil {
 			return s
@@ -139,7 +139,7 @@ func text(e ast.Expr) string {
 
 func texts(es []ast.Expr) (all []string) {
 	for _, e := range es {
-		all = append(all, text(e))
+		all = append(all, literal(e))
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // oldestKubernetes is the first version with what the schemas and the policies
@@ -70,7 +71,7 @@ func replaceable(live, ours *apiextensionsv1.CustomResourceDefinition, newVersio
 			slices.Sort(unknown)
 			return fmt.Errorf("CRD %s comes from %s and has fields that this liqoctl %s does not know (%s), which objects would lose: use a newer liqoctl; "+
 				"if this is intended, first apply the CRDs of this version: kubectl apply --server-side --force-conflicts -f deploy/crds",
-				live.Name, applied, newVersion, sample(unknown))
+				live.Name, applied, newVersion, text.Few(unknown))
 		}
 	}
 	return nil
@@ -109,15 +110,6 @@ func unknownFields(live, ours *apiextensionsv1.JSONSchemaProps, path string) (un
 		unknown = append(unknown, unknownFields(live.AdditionalProperties.Schema, ours.AdditionalProperties.Schema, path+"{}")...)
 	}
 	return unknown
-}
-
-// sample is the beginning of a list.
-func sample(of []string) string {
-	const most = 3
-	if len(of) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(of[:most], ", "), len(of)-most)
-	}
-	return strings.Join(of, ", ")
 }
 
 // rights are what an installation needs. They include the rights that it gives to the

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
@@ -33,10 +34,10 @@ func (t *TakeOver) leftOnNodes(ctx context.Context, tell progress.Func) error {
 			return t.cluster.Explain("read what is left of Liqo's on the nodes", err)
 		}
 		if len(left) > 0 && time.Now().Before(end) {
-			news.Waiting(t.cluster.Name, "Waiting for what Liqo's node agents have made to be removed: "+few(left))
+			news.Waiting(t.cluster.Name, "Waiting for what Liqo's node agents have made to be removed: "+text.Few(left))
 			select {
 			case <-ctx.Done():
-				return t.cluster.Errorf("%w while waiting for what Liqo's node agents have made to be removed: %s", context.Cause(ctx), few(left))
+				return t.cluster.Errorf("%w while waiting for what Liqo's node agents have made to be removed: %s", context.Cause(ctx), text.Few(left))
 			case <-time.After(pause):
 				continue
 			}

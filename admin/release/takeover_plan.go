@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-net/sluice/admin/survey"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/apply"
 )
 
@@ -124,7 +125,7 @@ func (f takeoverFacts) plan(unknown bool) (p takeoverPlan, err error) {
 		}
 		p.originals = append(p.originals, live)
 		if lost := usedFields(f.objects[name], lostFields(&live, &ours)); len(lost) > 0 {
-			add("CRD %s of Liqo has fields that this program does not know, and objects would lose them (%s): use a newer liqoctl", name, sample(lost))
+			add("CRD %s of Liqo has fields that this program does not know, and objects would lose them (%s): use a newer liqoctl", name, text.Few(lost))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.wanted)) {

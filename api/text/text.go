@@ -2,6 +2,7 @@
 package text
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 )
@@ -37,3 +38,12 @@ func Printable(s string, most int) string {
 // Quoted returns the part of another party's text that a message quotes: enough to
 // recognize it.
 func Quoted(s string) string { return Cut(s, maxQuoted) }
+
+// Few names the first three of a list, and says how many more there are.
+func Few(names []string) string {
+	const most = 3
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

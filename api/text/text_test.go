@@ -42,6 +42,20 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
+func TestFew(t *testing.T) {
+	for want, names := range map[string][]string{
+		"":                   nil,
+		"a":                  {"a"},
+		"a, b, c":            {"a", "b", "c"},
+		"a, b, c and 1 more": {"a", "b", "c", "d"},
+		"a, b, c and 2 more": {"a", "b", "c", "d", "e"},
+	} {
+		if got := Few(names); got != want {
+			t.Errorf("Few(%q) = %q, want %q", names, got, want)
+		}
+	}
+}
+
 func FuzzCut(f *testing.F) {
 	f.Add("ä\xff", 4)
 	f.Fuzz(func(t *testing.T, s string, most int) {
