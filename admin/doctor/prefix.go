@@ -1,14 +1,15 @@
 package doctor
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // named is a prefix and what it is.
@@ -106,13 +107,4 @@ func samePrefixes(a, b []netip.Prefix) bool {
 	return !slices.ContainsFunc(a, func(p netip.Prefix) bool { return !slices.Contains(b, p) })
 }
 
-func prefixText(ps []netip.Prefix) string {
-	if len(ps) == 0 {
-		return "nothing"
-	}
-	var texts []string
-	for _, p := range ps {
-		texts = append(texts, p.String())
-	}
-	return strings.Join(texts, ", ")
-}
+func prefixText(ps []netip.Prefix) string { return cmp.Or(text.Join(ps, ", "), "nothing") }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/progress"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // identity tells that the preflight found out who the cluster is.
@@ -145,20 +145,11 @@ func (e *end) remapped() *step {
 			// How they were remapped while the Configuration was wrong is no longer known.
 			e.corrected = false
 			s.note(progress.Warning, fmt.Sprintf("Pods of cluster %s are now reached as %s, its external addresses as %s: check whether anything still uses other addresses",
-				e.peer.id, listed(c.Status.Remote.CIDR.Pod), listed(c.Status.Remote.CIDR.External)))
+				e.peer.id, text.Join(c.Status.Remote.CIDR.Pod.List, " and "), text.Join(c.Status.Remote.CIDR.External.List, " and ")))
 		}
 		return missing, err
 	}
 	return s
-}
-
-// listed are CIDRs as text.
-func listed(cidrs networkingv1beta1.CIDRs) string {
-	var texts []string
-	for _, c := range cidrs.List {
-		texts = append(texts, string(c))
-	}
-	return strings.Join(texts, " and ")
 }
 
 // configurationMissing is what a Configuration waits for.

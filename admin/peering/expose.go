@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/progress"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // ExposeOptions say which Service peers are to reach, and how.
@@ -137,15 +138,13 @@ func (x *exposing) remapsByHand(ctx context.Context) error {
 	if err != nil {
 		return x.home.Errorf("external CIDR: %w", err)
 	}
-	var texts []string
 	for _, p := range prefixes {
 		if p.Bits() == x.o.ExternalCIDR.Bits() && p.Addr().BitLen() == x.o.ExternalCIDR.Addr().BitLen() {
 			x.remaps = []Remap{{There: p, Here: x.o.ExternalCIDR}}
 			return nil
 		}
-		texts = append(texts, p.String())
 	}
-	return x.home.Errorf("this cluster's external CIDR, %[2]s, cannot be remapped to %[1]s: nothing was changed; 'liqoctl info peer' in the other cluster shows what it is remapped to", x.o.ExternalCIDR, strings.Join(texts, ", "))
+	return x.home.Errorf("this cluster's external CIDR, %[2]s, cannot be remapped to %[1]s: nothing was changed; 'liqoctl info peer' in the other cluster shows what it is remapped to", x.o.ExternalCIDR, text.Join(prefixes, ", "))
 }
 
 // address is the step that gives the Service an address for peers.

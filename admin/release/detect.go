@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // Found are prefixes and who says so.
@@ -253,10 +255,4 @@ func outside(ps []netip.Prefix, a netip.Addr) bool {
 	return family
 }
 
-func join(ps []netip.Prefix) string {
-	texts := make([]string, len(ps))
-	for i, p := range ps {
-		texts[i] = p.String()
-	}
-	return cmp.Or(strings.Join(texts, ","), "nothing")
-}
+func join(ps []netip.Prefix) string { return cmp.Or(text.Join(ps, ","), "nothing") }

@@ -3,9 +3,9 @@ package survey
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // ReasonCIDRMismatch is that of an Alert about two ends that contradict each other.
@@ -53,12 +53,8 @@ func (s *Status) Compare(p, other *Peer) {
 }
 
 func cidrTexts(cidrs []networkingv1beta1.CIDR) string {
-	texts := make([]string, len(cidrs))
-	for i, c := range cidrs {
-		texts[i] = string(c)
-	}
-	if len(texts) == 0 {
+	if len(cidrs) == 0 {
 		return "none"
 	}
-	return strings.Join(texts, ", ")
+	return text.Join(cidrs, ", ")
 }

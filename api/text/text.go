@@ -1,4 +1,4 @@
-// Package text bounds the texts of conditions, Events and errors.
+// Package text joins and bounds the texts of conditions, Events and errors.
 package text
 
 import (
@@ -38,6 +38,15 @@ func Printable(s string, most int) string {
 // Quoted returns the part of another party's text that a message quotes: enough to
 // recognize it.
 func Quoted(s string) string { return Cut(s, maxQuoted) }
+
+// Join writes values one after the other, each as [fmt.Sprint] does, with sep between them.
+func Join[T any](values []T, sep string) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = fmt.Sprint(v)
+	}
+	return strings.Join(texts, sep)
+}
 
 // Few names the first three of a list, and says how many more there are.
 func Few(names []string) string {

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -38,6 +39,19 @@ func TestPrintable(t *testing.T) {
 	} {
 		if got := Printable(c.s, 12); got != c.want {
 			t.Errorf("Printable(%q) = %q, want %q", c.s, got, c.want)
+		}
+	}
+}
+
+func TestJoin(t *testing.T) {
+	for want, got := range map[string]string{
+		"":                 Join([]int32{}, ","),
+		"1,20":             Join([]int32{1, 20}, ","),
+		"a":                Join([]string{"a"}, ", "),
+		"10.0.0.0/8, ::/0": Join([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::/0")}, ", "),
+	} {
+		if got != want {
+			t.Errorf("Join: %q, want %q", got, want)
 		}
 	}
 }

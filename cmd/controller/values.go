@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/resourceslice"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 )
@@ -54,13 +55,7 @@ func (f *prefixesFlag) Set(s string) error {
 }
 
 // String implements pflag.Value.
-func (f *prefixesFlag) String() string {
-	var texts []string
-	for _, p := range *f.to {
-		texts = append(texts, p.String())
-	}
-	return strings.Join(texts, ",")
-}
+func (f *prefixesFlag) String() string { return text.Join(*f.to, ",") }
 
 // Type implements pflag.Value.
 func (f *prefixesFlag) Type() string { return "CIDRs" }

@@ -13,6 +13,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/cmd/liqoctl/console"
 )
 
@@ -280,13 +281,7 @@ func cidrText(remote, remapped networkingv1beta1.CIDRs) string {
 	return text + " → Remapped to " + joinCIDRs(remapped)
 }
 
-func joinCIDRs(c networkingv1beta1.CIDRs) string {
-	texts := make([]string, len(c.List))
-	for i, p := range c.List {
-		texts[i] = string(p)
-	}
-	return strings.Join(texts, ", ")
-}
+func joinCIDRs(c networkingv1beta1.CIDRs) string { return text.Join(c.List, ", ") }
 
 func healthText(h survey.Health) string {
 	switch h {

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/release"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/cidr"
 )
 
@@ -262,22 +262,14 @@ func (f *installFlags) tell(fs *pflag.FlagSet, p *release.Plan) {
 		}
 	})
 	c.Info(fmt.Sprintf("Cluster ID: %s (%s)", p.ClusterID, p.ClusterIDFrom))
-	c.Info(fmt.Sprintf("Pods: %s (%s)", joined(p.Pods.Prefixes), p.Pods.From))
-	c.Info(fmt.Sprintf("Services: %s (%s)", joined(p.Services.Prefixes), p.Services.From))
+	c.Info(fmt.Sprintf("Pods: %s (%s)", text.Join(p.Pods.Prefixes, ", "), p.Pods.From))
+	c.Info(fmt.Sprintf("Services: %s (%s)", text.Join(p.Services.Prefixes, ", "), p.Services.From))
 	for _, n := range p.Notes {
 		c.Info(n)
 	}
 	for _, w := range p.Warnings {
 		c.Warn(w)
 	}
-}
-
-func joined(ps []netip.Prefix) string {
-	var texts []string
-	for _, p := range ps {
-		texts = append(texts, p.String())
-	}
-	return strings.Join(texts, ", ")
 }
 
 func (f *installFlags) writeValues(p *release.Plan) error {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // ports is the value of a flag that names a port, or several, one for each tunnel. Empty
@@ -32,13 +34,7 @@ func (p *ports) Set(text string) error {
 }
 
 // String implements pflag.Value. The default is said in words.
-func (p *ports) String() string {
-	words := make([]string, len(*p))
-	for i, n := range *p {
-		words[i] = strconv.Itoa(int(n))
-	}
-	return strings.Join(words, ",")
-}
+func (p *ports) String() string { return text.Join(*p, ",") }
 
 // Type implements pflag.Value.
 func (p *ports) Type() string { return "ports" }

@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // Problem is one thing that is wrong with an object, or that its author should
@@ -82,13 +84,7 @@ func (p Problem) Masked() Problem {
 type Problems []Problem
 
 // Error has one line per problem.
-func (ps Problems) Error() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
-}
+func (ps Problems) Error() string { return text.Join(ps, "\n") }
 
 // OrNil is the problems as an error: nil if there are none, and not an error that
 // holds no problem.

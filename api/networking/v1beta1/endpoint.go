@@ -1,10 +1,9 @@
 package v1beta1
 
 import (
-	"strconv"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sluice-net/sluice/api/text"
 )
 
 // Endpoint is where a gateway server can be reached: one tunnel for each port.
@@ -64,13 +63,7 @@ func (e *ServerEndpoint) AllNodePorts() []int32 { return allPorts(e.NodePort, e.
 func (e *ServerEndpoint) SetNodePorts(ports []int32) { e.NodePort, e.NodePorts = onePort(ports) }
 
 // PortsText is how ports are written in flags and annotations: separated by commas.
-func PortsText(ports []int32) string {
-	texts := make([]string, len(ports))
-	for i, p := range ports {
-		texts[i] = strconv.Itoa(int(p))
-	}
-	return strings.Join(texts, ",")
-}
+func PortsText(ports []int32) string { return text.Join(ports, ",") }
 
 func allPorts(port int32, ports []int32) []int32 {
 	if port != 0 {
