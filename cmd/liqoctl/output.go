@@ -14,8 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
-
-	"github.com/sluice-net/sluice/controlplane/kinds"
 )
 
 // output is -o of a command.
@@ -102,7 +100,7 @@ func (o *output) print(objs []*unstructured.Unstructured, alone bool) error {
 
 // plainObject is an object with its kind and without what nobody reads.
 func plainObject(obj client.Object) (*unstructured.Unstructured, error) {
-	gvk, err := apiutil.GVKForObject(obj, kinds.Scheme())
+	gvk, err := apiutil.GVKForObject(obj, scheme())
 	if err != nil {
 		return nil, err
 	}
