@@ -20,6 +20,15 @@ type Permission struct {
 	Namespace string
 }
 
+// Permissions are those to do several things with one kind of objects.
+func Permissions(group, resource, namespace string, verbs ...string) []Permission {
+	all := make([]Permission, len(verbs))
+	for i, v := range verbs {
+		all[i] = Permission{Verb: v, Group: group, Resource: resource, Namespace: namespace}
+	}
+	return all
+}
+
 func (p Permission) String() string {
 	s := p.Verb + " " + p.resource()
 	if p.Namespace != "" {

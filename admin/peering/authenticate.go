@@ -93,9 +93,7 @@ func (p pair) rightsToAuthenticate(e *end) []access.Permission {
 		kind, secret = "identities", authv1beta1.SignedNonceSecret
 	}
 	all := append(e.rightsToSign(secret), access.Permission{Verb: "delete", Resource: "secrets", Namespace: e.namespace, Name: secret})
-	for _, v := range []string{"get", "create", "patch", "delete"} {
-		all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: kind, Namespace: e.namespace})
-	}
+	all = append(all, access.Permissions(authv1beta1.GroupVersion.Group, kind, e.namespace, "get", "create", "patch", "delete")...)
 	if e.options.InBand && e != p[0] {
 		all = append(all, access.Permission{Verb: "get", Group: ipamv1alpha1.GroupVersion.Group, Resource: "ips", Namespace: e.LiqoNamespace, Name: apiServerProxy})
 	}

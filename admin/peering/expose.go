@@ -83,13 +83,7 @@ func (x *exposing) applies() bool { return x.peer != nil && !x.o.PrintOnly }
 func (x *exposing) prepare(ctx context.Context) error {
 	name := x.o.Service
 	x.o.PeerNamespace = cmp.Or(x.o.PeerNamespace, name.Namespace)
-	rights := func(group, resource, namespace string, verbs ...string) (all []access.Permission) {
-		for _, v := range verbs {
-			all = append(all, access.Permission{Verb: v, Group: group, Resource: resource, Namespace: namespace})
-		}
-		return all
-	}
-	if err := x.home.Require(ctx, append(rights(ipamv1alpha1.GroupVersion.Group, "ips", name.Namespace, "get", "create"), rights("", "services", name.Namespace, "get")...)...); err != nil {
+	if err := x.home.Require(ctx, append(access.Permissions(ipamv1alpha1.GroupVersion.Group, "ips", name.Namespace, "get", "create"), access.Permissions("", "services", name.Namespace, "get")...)...); err != nil {
 		return err
 	}
 	x.service = new(corev1.Service)
@@ -108,7 +102,7 @@ func (x *exposing) prepare(ctx context.Context) error {
 	}
 	if x.applies() {
 		namespace := x.o.PeerNamespace
-		if err := x.peer.Require(ctx, append(rights("", "services", namespace, "get", "create", "patch"), rights("discovery.k8s.io", "endpointslices", namespace, "get", "create", "patch")...)...); err != nil {
+		if err := x.peer.Require(ctx, append(access.Permissions("", "services", namespace, "get", "create", "patch"), access.Permissions("discovery.k8s.io", "endpointslices", namespace, "get", "create", "patch")...)...); err != nil {
 			return err
 		}
 		for _, o := range []client.Object{new(corev1.Service), new(discoveryv1.EndpointSlice)} {

@@ -104,13 +104,8 @@ func (e *end) rightsToCreateTenant() (all []access.Permission) {
 	if e.namespaceFound() == nil {
 		all = append(all, access.Permission{Verb: "create", Resource: "namespaces"})
 	}
-	for _, v := range []string{"list", "get", "create"} {
-		all = append(all, access.Permission{Verb: v, Group: authv1beta1.GroupVersion.Group, Resource: "tenants", Namespace: e.namespace})
-	}
-	for _, v := range []string{"get", "create"} {
-		all = append(all, access.Permission{Verb: v, Group: rbacv1.GroupName, Resource: "rolebindings", Namespace: e.namespace})
-	}
-	return all
+	all = append(all, access.Permissions(authv1beta1.GroupVersion.Group, "tenants", e.namespace, "list", "get", "create")...)
+	return append(all, access.Permissions(rbacv1.GroupName, "rolebindings", e.namespace, "get", "create")...)
 }
 
 // ensureBinding makes a RoleBinding. One that is there is left alone.

@@ -260,17 +260,13 @@ func peersOf(namespaces []corev1.Namespace) (ids []string) {
 // alone those for the other one in both roles.
 func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
 	isConsumer, isProvider := e == p[0], e != p[0] || len(p) == 1
+	authentication, offloading := authv1beta1.GroupVersion.Group, offloadingv1beta1.GroupVersion.Group
 	for _, n := range e.tenantNamespaces() {
-		in := func(group string) func(in bool, kind string, verbs ...string) {
-			return func(in bool, kind string, verbs ...string) {
-				for _, v := range verbs {
-					if in {
-						all = append(all, access.Permission{Verb: v, Group: group, Resource: kind, Namespace: n})
-					}
-				}
+		may := func(in bool, group, resource string, verbs ...string) {
+			if in {
+				all = append(all, access.Permissions(group, resource, n, verbs...)...)
 			}
 		}
-		may, mayOffload := in(authv1beta1.GroupVersion.Group), in(offloadingv1beta1.GroupVersion.Group)
 		forget := func(in bool, secret string) {
 			for _, v := range []string{"get", "delete"} {
 				if in {
@@ -278,14 +274,14 @@ func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
 				}
 			}
 		}
-		mayOffload(isConsumer, "virtualnodes", "list", "delete")
-		mayOffload(isProvider, "namespacemaps", "list", "delete")
-		may(isConsumer, "resourceslices", "patch") // to ask for no virtual node
-		may(true, "resourceslices", "list", "delete")
-		may(true, "tenants", "list") // the peer may have an identity here, too
-		may(isConsumer, "identities", "list", "delete")
-		may(isProvider, "tenants", "delete")
-		may(isProvider, "renews", "list", "delete")
+		may(isConsumer, offloading, "virtualnodes", "list", "delete")
+		may(isProvider, offloading, "namespacemaps", "list", "delete")
+		may(isConsumer, authentication, "resourceslices", "patch") // to ask for no virtual node
+		may(true, authentication, "resourceslices", "list", "delete")
+		may(true, authentication, "tenants", "list") // the peer may have an identity here, too
+		may(isConsumer, authentication, "identities", "list", "delete")
+		may(isProvider, authentication, "tenants", "delete")
+		may(isProvider, authentication, "renews", "list", "delete")
 		forget(isConsumer, authv1beta1.SignedNonceSecret)
 		forget(len(p) == 1, authv1beta1.CopiesSecret)
 		forget(isProvider, authv1beta1.NonceSecret)

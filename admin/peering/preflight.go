@@ -238,9 +238,7 @@ func (e *end) rightsToLook() (all []access.Permission) {
 func (e *end) rights(withGateways bool) []access.Permission {
 	var all []access.Permission
 	may := func(group, resource, namespace string, verbs ...string) {
-		for _, v := range verbs {
-			all = append(all, access.Permission{Verb: v, Group: group, Resource: resource, Namespace: namespace})
-		}
+		all = append(all, access.Permissions(group, resource, namespace, verbs...)...)
 	}
 	ours := networkingv1beta1.GroupVersion.Group
 	if e.namespaceFound() == nil {

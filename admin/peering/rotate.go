@@ -165,16 +165,10 @@ func (e *end) rotationRights(own, peers bool) []access.Permission {
 		{Verb: "create", Resource: "pods", Subresource: "exec", Namespace: at}, // only the gateways know which keys they use
 	}
 	if own {
-		all = append(all,
-			access.Permission{Verb: "delete", Resource: "secrets", Namespace: at},
-			access.Permission{Verb: "create", Resource: "secrets", Namespace: at}, // to ask for another
-		)
+		all = append(all, access.Permissions("", "secrets", at, "delete", "create")...) // to ask for another
 	}
 	if peers {
-		all = append(all,
-			access.Permission{Verb: "create", Group: ours, Resource: "publickeies", Namespace: at},
-			access.Permission{Verb: "patch", Group: ours, Resource: "publickeies", Namespace: at},
-		)
+		all = append(all, access.Permissions(ours, "publickeies", at, "create", "patch")...)
 	}
 	return all
 }

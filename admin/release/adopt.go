@@ -165,9 +165,7 @@ func (a *Adoption) wouldApply(ctx context.Context, o client.Object) (verb string
 func adoptionRights(namespace string) (ps []access.Permission) {
 	add := func(group, namespace string, verbs []string, resources ...string) {
 		for _, r := range resources {
-			for _, verb := range verbs {
-				ps = append(ps, access.Permission{Verb: verb, Group: group, Resource: r, Namespace: namespace})
-			}
+			ps = append(ps, access.Permissions(group, r, namespace, verbs...)...)
 		}
 	}
 	networking := networkingv1beta1.GroupVersion.Group

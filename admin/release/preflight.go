@@ -117,9 +117,7 @@ func unknownFields(live, ours *apiextensionsv1.JSONSchemaProps, path string) (un
 func rights(namespace string) (ps []access.Permission) {
 	add := func(group, namespace string, resources ...string) {
 		for _, r := range resources {
-			for _, verb := range []string{"create", "patch", "delete"} {
-				ps = append(ps, access.Permission{Verb: verb, Group: group, Resource: r, Namespace: namespace})
-			}
+			ps = append(ps, access.Permissions(group, r, namespace, "create", "patch", "delete")...)
 		}
 	}
 	add("apiextensions.k8s.io", "", "customresourcedefinitions")
