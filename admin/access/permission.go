@@ -1,12 +1,12 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
@@ -55,18 +55,13 @@ func (p Permission) resource() string {
 // names those that it does not: each one, or, where that is too much to read,
 // together those that are alike.
 func (c *Cluster) Require(ctx context.Context, permissions ...Permission) error {
-	granted := make([]bool, len(permissions))
-	errs := make([]error, len(permissions))
-	var wg sync.WaitGroup
-	for i, p := range permissions { // all at once: there are a dozen, and the cluster may be far away
-		wg.Go(func() { granted[i], errs[i] = c.may(ctx, p) })
+	// All at once: there are a dozen, and the cluster may be far away.
+	granted, errs := Parallel(permissions, len(permissions), func(p Permission) (bool, error) { return c.may(ctx, p) })
+	if err := cmp.Or(errs...); err != nil {
+		return c.Explain("ask for permissions", err)
 	}
-	wg.Wait()
 	var missing []Permission
 	for i, p := range permissions {
-		if errs[i] != nil {
-			return c.Explain("ask for permissions", errs[i])
-		}
 		if !granted[i] {
 			missing = append(missing, p)
 		}

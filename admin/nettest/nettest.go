@@ -123,13 +123,7 @@ func (r *run) late(ctx context.Context, err error) error {
 
 // each does something in all clusters at the same time.
 func (r *run) each(do func(*site) error) error {
-	errs := make([]error, len(r.sites))
-	var wg sync.WaitGroup
-	for i, s := range r.sites {
-		wg.Go(func() { errs[i] = do(s) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(access.Together(r.sites, do)...)
 }
 
 // skip notes what is not tested.

@@ -3,7 +3,6 @@ package nettest
 import (
 	"context"
 	"errors"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,13 +18,7 @@ func Remove(ctx context.Context, clusters []*access.Cluster, say progress.Func) 
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	r := &run{say: say.Serial()}
-	errs := make([]error, len(clusters))
-	var wg sync.WaitGroup
-	for i, c := range clusters {
-		wg.Go(func() { errs[i] = (&site{Cluster: c, run: r}).remove(ctx) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(access.Together(clusters, func(c *access.Cluster) error { return (&site{Cluster: c, run: r}).remove(ctx) })...)
 }
 
 func (s *site) remove(ctx context.Context) error {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,13 +103,7 @@ func (p pair) steps(make func(*end) *step) (steps []*step) {
 
 // both does something to both ends at the same time.
 func (p pair) both(do func(*end) error) error {
-	errs := make([]error, len(p))
-	var wg sync.WaitGroup
-	for i, e := range p {
-		wg.Go(func() { errs[i] = do(e) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(access.Together(p, do)...)
 }
 
 // metadata is that of an object of this end of the peering.
@@ -194,16 +187,9 @@ func (e *end) readFound(ctx context.Context) error {
 		func() error { return e.list(ctx, "Configurations", &configurations, of...) },
 		func() (err error) { e.found.namespaces, err = e.namespaces(ctx); return err },
 	}
-	errs := make([]error, len(reads))
-	var wg sync.WaitGroup
-	for i, read := range reads {
-		wg.Go(func() { errs[i] = read() })
-	}
-	wg.Wait()
-	for _, err := range errs { // they would all say the same
-		if err != nil {
-			return err
-		}
+	errs := access.Together(reads, func(read func() error) error { return read() })
+	if err := cmp.Or(errs...); err != nil { // they would all say the same
+		return err
 	}
 	for i := range servers.Items {
 		e.found.servers = append(e.found.servers, serverGateway(&servers.Items[i]))

@@ -1,17 +1,18 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-net/sluice/admin/access"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 )
@@ -46,17 +47,9 @@ var neededKinds = []neededKind{
 
 // checkKinds fails unless the cluster knows all kinds well enough.
 func (e *end) checkKinds(ctx context.Context) error {
-	problems := make([]string, len(neededKinds))
-	errs := make([]error, len(neededKinds))
-	var wg sync.WaitGroup
-	for i, n := range neededKinds {
-		wg.Go(func() { problems[i], errs[i] = e.checkKind(ctx, n) })
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	problems, errs := access.Parallel(neededKinds, len(neededKinds), func(n neededKind) (string, error) { return e.checkKind(ctx, n) })
+	if err := cmp.Or(errs...); err != nil {
+		return err
 	}
 	if problems = slices.DeleteFunc(problems, func(p string) bool { return p == "" }); len(problems) > 0 {
 		return e.Errorf("%s; nothing was changed: update the cluster with 'liqoctl install' of this version", strings.Join(problems, "; "))

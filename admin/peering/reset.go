@@ -1,11 +1,11 @@
 package peering
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -205,22 +205,10 @@ func (e *end) othersIn(ctx context.Context, namespace string) ([]string, error) 
 			}
 		}
 	}
-	found := make([][]string, len(kinds))
-	errs := make([]error, len(kinds))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16) // of requests at a time
-	for i, kind := range kinds {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			found[i], errs[i] = e.othersOf(ctx, kind, namespace)
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	const atOnce = 16
+	found, errs := access.Parallel(kinds, atOnce, func(kind schema.GroupVersionKind) ([]string, error) { return e.othersOf(ctx, kind, namespace) })
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
 	}
 	names := slices.Concat(found...)
 	slices.Sort(names) // API servers name their kinds in any order

@@ -96,11 +96,8 @@ func (r *dropsRun) run(ctx context.Context, ids []string) error {
 		}
 		return errors.Join(append(errs, r.followAll(ctx, sources))...)
 	}
-	var all []drops.Report
-	for _, answer := range inParallel(sources, func(s dropsSource) dropsAnswer { return r.read(ctx, s) }) {
-		all = append(all, answer.drops...)
-		errs = append(errs, answer.err)
-	}
+	kept, failed := access.Parallel(sources, maxFollowed, func(s dropsSource) ([]drops.Report, error) { return r.read(ctx, s) })
+	all, errs := slices.Concat(kept...), append(errs, failed...)
 	slices.SortStableFunc(all, func(a, b drops.Report) int { return a.Time.Compare(b.Time) })
 	for _, d := range all {
 		if err := r.print.Print(d); err != nil {
@@ -183,27 +180,20 @@ func only(id string) []string {
 	return []string{id}
 }
 
-// dropsAnswer is what a gateway has kept.
-type dropsAnswer struct {
-	drops []drops.Report
-	err   error
-}
-
-// read asks a gateway for what it has.
-func (r *dropsRun) read(ctx context.Context, s dropsSource) (a dropsAnswer) {
+// read asks a gateway for what it has kept.
+func (r *dropsRun) read(ctx context.Context, s dropsSource) (kept []drops.Report, err error) {
 	all, err := survey.ReadDrops(ctx, s.cluster, s.pod)
 	for _, d := range all {
 		if r.reasons.Has(d.Reason) {
-			a.drops = append(a.drops, drops.NewReport(s.cluster.Name, s.peer, d))
+			kept = append(kept, drops.NewReport(s.cluster.Name, s.peer, d))
 		}
 	}
-	a.err = err
-	return a
+	return kept, err
 }
 
 // followAll prints what gateways tell until ctx ends or all of them are gone.
 func (r *dropsRun) followAll(ctx context.Context, sources []dropsSource) error {
-	errs := inParallel(sources, func(s dropsSource) error {
+	errs := access.Together(sources, func(s dropsSource) error {
 		out := &drops.Decoder{Each: func(d drops.Drop) error {
 			if !r.reasons.Has(d.Reason) {
 				return nil
@@ -222,21 +212,4 @@ func (r *dropsRun) followAll(ctx context.Context, sources []dropsSource) error {
 		return survey.DropsError(s.cluster, s.pod, err)
 	})
 	return errors.Join(errs...)
-}
-
-// inParallel calls ask for each of them at the same time, and returns the answers in
-// their order.
-func inParallel[A, B any](of []A, ask func(A) B) []B {
-	answers := make([]B, len(of))
-	slots := make(chan struct{}, maxFollowed)
-	var wg sync.WaitGroup
-	for i, a := range of {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			answers[i] = ask(a)
-		})
-	}
-	wg.Wait()
-	return answers
 }
