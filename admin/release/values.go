@@ -2,11 +2,11 @@ package release
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sluice-net/sluice/controlplane/cidr"
@@ -23,21 +23,7 @@ func YAML(v Values) (string, error) {
 
 // merge puts the values of over upon those of base. Lists are replaced. Neither
 // is changed.
-func merge(base, over Values) Values {
-	m := maps.Clone(base)
-	if m == nil {
-		m = Values{}
-	}
-	for k, v := range over {
-		below, ok := m[k].(map[string]any)
-		if table, is := v.(map[string]any); ok && is {
-			m[k] = merge(below, table)
-		} else {
-			m[k] = v
-		}
-	}
-	return m
-}
+func merge(base, over Values) Values { return loader.MergeMaps(base, over) }
 
 // at is the value at a path with dots, or nil.
 func at(v Values, path string) any {
