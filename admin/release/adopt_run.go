@@ -59,12 +59,8 @@ func (a *Adoption) handOver(ctx context.Context, h *handover, tell progress.Func
 		}
 	}
 	for _, o := range h.make {
-		u, err := asUnstructured(o)
-		if err != nil {
+		if err := forceApply(ctx, a.cluster, o); err != nil {
 			return err
-		}
-		if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
-			return a.cluster.Explain("apply "+describe(u), err)
 		}
 	}
 	if h.replaces() {
@@ -272,4 +268,13 @@ func asUnstructured(o client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	delete(content, "status")
 	return &unstructured.Unstructured{Object: content}, err
+}
+
+// forceApply applies an object as ours, whoever owns its fields.
+func forceApply(ctx context.Context, c *access.Cluster, o client.Object) error {
+	u, err := asUnstructured(o)
+	if err != nil {
+		return err
+	}
+	return c.Explain("apply "+describe(u), c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership))
 }

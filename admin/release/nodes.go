@@ -174,8 +174,8 @@ func (r *Removal) applyCleanup(ctx context.Context, image string) error {
 		if err := unstructured.SetNestedSlice(u.Object, containers, path...); err != nil {
 			return err
 		}
-		if err := r.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
-			return r.cluster.Explain("apply "+describe(u), err)
+		if err := forceApply(ctx, r.cluster, u); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -370,12 +370,8 @@ func (t *TakeOver) try(ctx context.Context, tell progress.Func) error {
 // restrain puts the policy in force.
 func (t *TakeOver) restrain(ctx context.Context, tell progress.Func) error {
 	for _, o := range networkPolicies(t.cluster.LiqoNamespace, t.accounts) {
-		u, err := asUnstructured(o)
-		if err != nil {
+		if err := forceApply(ctx, t.cluster, o); err != nil {
 			return err
-		}
-		if err := t.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership); err != nil {
-			return t.cluster.Explain("apply "+describe(u), err)
 		}
 	}
 	return policyInForce(ctx, t.cluster, t.manager, true, tell)

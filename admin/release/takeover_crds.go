@@ -80,11 +80,7 @@ func keep(ctx context.Context, c *access.Cluster, originals []apiextensionsv1.Cu
 			return err
 		}
 	}
-	u, err := asUnstructured(m)
-	if err != nil {
-		return err
-	}
-	return c.Explain("apply "+describe(m), c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), fieldOwner, client.ForceOwnership))
+	return forceApply(ctx, c, m)
 }
 
 // packCRD is a CRD as it is kept: what somebody said of it.
