@@ -37,25 +37,6 @@ func GeneratePrivateKey() PrivateKey {
 	return k
 }
 
-// ParsePrivateKey reads a private key from its base64 text, as `wg genkey`
-// prints it. White space around it is ignored. The error never quotes the text.
-func ParsePrivateKey(text string) (PrivateKey, error) {
-	k, err := parseKey(text)
-	if err != nil {
-		return PrivateKey{}, fmt.Errorf("private key: %w", err)
-	}
-	return PrivateKey(k), nil
-}
-
-// PrivateKeyFromBytes takes the 32 raw bytes of a private key.
-func PrivateKeyFromBytes(raw []byte) (PrivateKey, error) {
-	k, err := rawKey(raw)
-	if err != nil {
-		return PrivateKey{}, fmt.Errorf("private key: %w", err)
-	}
-	return PrivateKey(k), nil
-}
-
 // IsZero reports whether there is no key.
 func (k PrivateKey) IsZero() bool { return k == PrivateKey{} }
 
@@ -91,16 +72,7 @@ func ParsePublicKey(text string) (PublicKey, error) {
 	if err != nil {
 		return PublicKey{}, fmt.Errorf("public key: %w", err)
 	}
-	return PublicKey(k), nil
-}
-
-// PublicKeyFromBytes takes the 32 raw bytes of a public key.
-func PublicKeyFromBytes(raw []byte) (PublicKey, error) {
-	k, err := rawKey(raw)
-	if err != nil {
-		return PublicKey{}, fmt.Errorf("public key: %w", err)
-	}
-	return PublicKey(k), nil
+	return k, nil
 }
 
 // IsZero reports whether there is no key.
@@ -131,28 +103,25 @@ func (k *PublicKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func parseKey(text string) ([keyLen]byte, error) {
+func parseKey(text string) (PublicKey, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return [keyLen]byte{}, errors.New("empty")
+		return PublicKey{}, errors.New("empty")
 	}
 	// Strict: one key has one text, so that comparing texts compares keys.
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	// The decoder skips line breaks anywhere; inside a key they are a mistake.
 	if err != nil || strings.ContainsAny(text, "\r\n") {
-		// The decoder's error is left out: a private key's text must not reach a log.
-		return [keyLen]byte{}, errors.New("not base64")
+		// The decoder's error is left out: this may be a private key by mistake, whose
+		// text must not reach a log.
+		return PublicKey{}, errors.New("not base64")
 	}
-	return rawKey(raw)
-}
-
-func rawKey(raw []byte) (k [keyLen]byte, err error) {
 	if len(raw) != keyLen {
-		return k, fmt.Errorf("%d bytes instead of %d", len(raw), keyLen)
+		return PublicKey{}, fmt.Errorf("%d bytes instead of %d", len(raw), keyLen)
 	}
-	copy(k[:], raw)
-	if k == ([keyLen]byte{}) {
-		return k, errors.New("all bytes are zero")
+	k := PublicKey(raw)
+	if k.IsZero() {
+		return PublicKey{}, errors.New("all bytes are zero")
 	}
 	return k, nil
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"encoding/base64"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, err := tunnel.ParsePrivateKey("fk0HmUu2yPXTNihex5N2/5jkcEm3yjRyMRHVLi4VvB0=")
+	private, err := base64.StdEncoding.DecodeString("fk0HmUu2yPXTNihex5N2/5jkcEm3yjRyMRHVLi4VvB0=")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestLoad(t *testing.T) {
 		DataPlane: dataplane.Config{
 			MTU: 1340,
 			Tunnel: tunnel.Config{
-				PrivateKey: private, PeerKey: peer, ListenPort: 51840,
+				PrivateKey: tunnel.PrivateKey(private), PeerKey: peer, ListenPort: 51840,
 				AllowedIPs: prefixes("10.243.0.0/16", "fd00:243::/64", "10.70.0.0/16", "169.254.18.2/32"),
 			},
 			TunnelAddr: addr("169.254.18.1"), PeerTunnelAddr: addr("169.254.18.2"),
