@@ -49,7 +49,7 @@ func forget[T any](list []manifests.Sourced[T]) {
 
 // The same objects mean the same, wherever they come from.
 func TestBuildInCluster(t *testing.T) {
-	want, err := Load("testdata/server")
+	want, err := load("testdata/server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestBuildInCluster(t *testing.T) {
 }
 
 func TestBuildWaitsInCluster(t *testing.T) {
-	inForce, err := Load("testdata/server")
+	inForce, err := load("testdata/server")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,11 @@ func mapping(inside, outside string) nat.Mapping {
 	return nat.Mapping{Inside: prefix(inside), Outside: prefix(outside)}
 }
 
+// load judges the files of dir.
+func load(dir string) (Desired, error) { return New(Options{Dir: dir}).Load() }
+
 func TestLoad(t *testing.T) {
-	got, err := Load("testdata/server")
+	got, err := load("testdata/server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +98,7 @@ func decode(t *testing.T, edits ...string) (Desired, error) {
 	for _, e := range edits {
 		edit(t, dir, e)
 	}
-	return Load(dir)
+	return load(dir)
 }
 
 // objects decodes the files of dir.
@@ -321,7 +324,7 @@ gateway.yaml:11: GatewayServer tenant/server: spec.mtu: 1 is out of range: 1280 
 
 // The port of the node tunnels comes from the command line.
 func TestBuildRefusesOnePortForTwo(t *testing.T) {
-	_, err := load("testdata/server", 51840)
+	_, err := New(Options{Dir: "testdata/server", NodePort: 51840}).Load()
 	want := "gateway.yaml:13: GatewayServer tenant/server: spec.endpoint.port: UDP port 51840 is asked for twice: by --geneve-port and by the endpoint of the GatewayServer"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

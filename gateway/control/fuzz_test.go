@@ -21,7 +21,7 @@ func FuzzBuild(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "f.yaml"), string(data))
-		if d, err := Load(dir); err == nil && d.Gateway.Name == "" {
+		if d, err := load(dir); err == nil && d.Gateway.Name == "" {
 			t.Fatal("no gateway and no error")
 		}
 	})

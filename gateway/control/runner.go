@@ -136,8 +136,9 @@ func New(o Options) *Runner {
 }
 
 // Load reads the objects for the first time. Its error, of type
-// manifests.Problems, is complete: every problem of every file. Of a refused
-// state only the warnings are returned.
+// manifests.Problems, is complete: every problem of every file. Where there are
+// errors of form, the meaning is not judged: its errors would only follow from
+// them. Of a refused state only the warnings are returned.
 func (r *Runner) Load() (Desired, error) {
 	reading, err := r.feed.Read(manifests.Digest{})
 	if err != nil {

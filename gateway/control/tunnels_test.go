@@ -79,7 +79,7 @@ func TestBuildSeveralTunnels(t *testing.T) {
 	dir := t.TempDir()
 	copyFiles(t, "testdata/server", dir)
 	edit(t, dir, "gateway.yaml: port: 51840 => ports: [51840, 6091]")
-	if _, err := load(dir, 6091); err == nil || !strings.Contains(err.Error(), "spec.endpoint.ports[1]: UDP port 6091 is asked for twice") {
+	if _, err := New(Options{Dir: dir, NodePort: 6091}).Load(); err == nil || !strings.Contains(err.Error(), "spec.endpoint.ports[1]: UDP port 6091 is asked for twice") {
 		t.Errorf("the port of the node tunnels: %v", err)
 	}
 }

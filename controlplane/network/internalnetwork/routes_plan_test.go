@@ -158,7 +158,7 @@ func TestGatewayReadsPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := control.Load(dir)
+	got, err := control.New(control.Options{Dir: dir}).Load()
 	if err != nil {
 		t.Fatal(err)
 	}

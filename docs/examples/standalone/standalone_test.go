@@ -31,7 +31,7 @@ func load(t *testing.T, name string) dataplane.Config {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	d, err := control.Load(dir)
+	d, err := control.New(control.Options{Dir: dir}).Load()
 	if err != nil {
 		t.Fatal(err)
 	}
