@@ -309,14 +309,7 @@ func (k *Kubelet) networkProblem() string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("Connection %s is %s", connections[0].Name, orUnknown(string(connections[0].Status.Value)))
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "without a status"
-	}
-	return s
+	return fmt.Sprintf("Connection %s is %s", connections[0].Name, cmp.Or(connections[0].Status.Value, "without a status"))
 }
 
 // Ready tells whether the process sees this cluster, and else why not.

@@ -1,6 +1,7 @@
 package virtualkubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -233,10 +234,7 @@ const (
 func (k *Kubelet) event(ctx context.Context, about corev1.ObjectReference, kind, reason, note string) {
 	note = text.Cut(note, text.MaxEvent)
 	sum := sha256.Sum256([]byte(string(about.UID) + reason + note))
-	namespace := about.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
-	}
+	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault)
 	now := metav1.Now()
 	e := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: about.Name + "." + hex.EncodeToString(sum[:8])},

@@ -397,10 +397,7 @@ func (d *differ) route(r Route, have []*Route, foreign *Route, stays map[*Route]
 }
 
 func (d *differ) rules(want Desired, links []Link, have Actual) {
-	priority := want.RulePriority
-	if priority == 0 {
-		priority = RulePriority
-	}
+	priority := cmp.Or(want.RulePriority, RulePriority)
 	var needed [2]bool // IPv4, IPv6
 	family := map[bool]int{false: 0, true: 1}
 	for i := range links {
