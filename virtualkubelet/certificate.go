@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -32,26 +33,6 @@ const (
 	// approvalTimeout is how long a request may wait before another one is made.
 	approvalTimeout = 10 * time.Minute
 )
-
-// certificates holds what the kubelet API shows: a certificate that the cluster has signed for a node, or, until there
-// is one, one that it has signed itself, which is enough for an API server that verifies none.
-type certificates struct {
-	mu  sync.Mutex
-	now *tls.Certificate
-}
-
-// get returns the certificate in force.
-func (c *certificates) get() (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now, nil
-}
-
-func (c *certificates) set(to *tls.Certificate) {
-	c.mu.Lock()
-	c.now = to
-	c.mu.Unlock()
-}
 
 // subject is who a certificate is for: a node, as the signer of serving certificates wants it.
 func subject(node string) pkix.Name {
@@ -156,7 +137,7 @@ func issued(chain []byte, key *ecdsa.PrivateKey) (*tls.Certificate, error) {
 // servers verify the address, which they share. So it is asked for in the name of a node whose Node is there, and if it
 // is not issued in the name of the next one: one node whose name is somebody else's must not keep logs from the others. A new
 // one is asked for when four fifths of its life are over, and after a failure later and later.
-func (k *Kubelet) renewCertificates(ctx context.Context, c *certificates) {
+func (k *Kubelet) renewCertificates(ctx context.Context, shown *atomic.Pointer[tls.Certificate]) {
 	pause := approvalEvery
 	last := ""
 	for {
@@ -172,7 +153,7 @@ func (k *Kubelet) renewCertificates(ctx context.Context, c *certificates) {
 				pause = min(2*pause, approvalTimeout)
 				next = pause
 			default:
-				c.set(got)
+				shown.Store(got)
 				last = ""
 				k.log.Info("serving certificate issued", "until", got.Leaf.NotAfter)
 				pause = approvalEvery
@@ -214,11 +195,12 @@ func (k *Kubelet) Serve(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return err
 	}
-	held := &certificates{now: first}
+	var shown atomic.Pointer[tls.Certificate]
+	shown.Store(first)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	wg.Go(func() { k.renewCertificates(ctx, held) })
-	return k.serve(ctx, l, held.get)
+	wg.Go(func() { k.renewCertificates(ctx, &shown) })
+	return k.serve(ctx, l, &shown)
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +47,9 @@ const (
 type server struct {
 	k           *Kubelet
 	authorities *follower[corev1.ConfigMap, *corev1.ConfigMap]
-	certificate func() (*tls.Certificate, error)
+	// certificate is one that the cluster has signed for a node, or, until there is one, one that the process has signed
+	// itself, which is enough for an API server that verifies none.
+	certificate *atomic.Pointer[tls.Certificate]
 	tokens      reviews
 	counters    counters
 
@@ -55,7 +59,7 @@ type server struct {
 }
 
 // serve answers the API server on l until ctx ends. The certificate is what the server shows.
-func (k *Kubelet) serve(ctx context.Context, l net.Listener, certificate func() (*tls.Certificate, error)) error {
+func (k *Kubelet) serve(ctx context.Context, l net.Listener, certificate *atomic.Pointer[tls.Certificate]) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -71,7 +75,7 @@ func (k *Kubelet) serve(ctx context.Context, l net.Listener, certificate func() 
 	defer end()
 	h := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog:    log.New(discard{}, "", 0), // of callers without a certificate, which must not fill the log
+		ErrorLog:    log.New(io.Discard, "", 0), // of callers without a certificate, which must not fill the log
 		BaseContext: func(net.Listener) context.Context { return requests },
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, // what is upgraded
@@ -96,24 +100,14 @@ func (k *Kubelet) serve(ctx context.Context, l net.Listener, certificate func() 
 	return nil
 }
 
-// discard drops what is written.
-type discard struct{}
-
-// Write implements io.Writer.
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
-
 // tlsConfig takes certificates of the authorities that the API server has now, and of no others.
 func (s *server) tlsConfig(*tls.ClientHelloInfo) (*tls.Config, error) {
-	c, err := s.certificate()
-	if err != nil {
-		return nil, err
-	}
 	pool, err := s.clientCAs()
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*c},
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{*s.certificate.Load()},
 		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool,
 	}, nil
 }
@@ -230,7 +224,7 @@ func (s *server) carry(kind stream) http.HandlerFunc {
 					p.Out.Method = http.MethodPost // which the provider's role allows
 				}
 			},
-			ErrorLog: log.New(discard{}, "", 0),
+			ErrorLog: log.New(io.Discard, "", 0),
 			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 				http.Error(w, "the provider's API server does not answer: "+mirror.PlainError(err), http.StatusBadGateway)
 			},
