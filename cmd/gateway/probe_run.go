@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/dataplane"
+	"github.com/sluice-net/sluice/gateway/services"
 )
 
 const (
@@ -74,7 +75,7 @@ func (p prober) measure(ctx context.Context, size int) pingReport {
 	times := make([]time.Duration, p.request.Count) // zero: lost
 	var wg sync.WaitGroup
 	for i := range times {
-		if i > 0 && !sleep(ctx, probeInterval) {
+		if i > 0 && !services.Pause(ctx, probeInterval) {
 			break
 		}
 		r.Sent++
@@ -172,16 +173,4 @@ func pathOf(endpoint netip.AddrPort) probePathMTU {
 		overhead += 20
 	}
 	return probePathMTU{MTU: mtu, Inner: max(0, min(mtu-overhead, dataplane.MaxMTU))}
-}
-
-// sleep waits, and reports false if ctx ended meanwhile.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

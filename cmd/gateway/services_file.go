@@ -69,7 +69,7 @@ func (f *filedServices) write(ctx context.Context) {
 				f.poke() // tried again
 			}
 		}
-		if !sleep(ctx, servicesFilePause(time.Since(begin))) {
+		if !services.Pause(ctx, servicesFilePause(time.Since(begin))) {
 			return
 		}
 	}

@@ -123,7 +123,7 @@ func (s *Services) permitted(ctx context.Context) bool {
 			}
 			told = true
 		}
-		sleep(ctx, wait)
+		services.Pause(ctx, wait)
 	}
 	return false
 }
@@ -140,7 +140,7 @@ func (s *Services) tell(ctx context.Context) {
 		if _, all := s.exported.Size(); all {
 			s.Exchange.Offer(s.exported.List())
 		}
-		sleep(ctx, services.Gather(time.Since(began)))
+		services.Pause(ctx, services.Gather(time.Since(began)))
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *Services) write(ctx context.Context) {
 			}
 		}
 		s.note(ctx, failed)
-		sleep(ctx, services.Gather(took))
+		services.Pause(ctx, services.Gather(took))
 	}
 }
 
@@ -256,15 +256,5 @@ func (s *Services) note(ctx context.Context, err error) {
 		s.log.Warn("Services of the peer cannot be written, trying again", "error", text)
 	} else {
 		s.log.Info("Services of the peer are written again")
-	}
-}
-
-// sleep waits, unless ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/gateway/services"
 )
 
 // TestReadinessArrives: what one cluster says of an endpoint is written in the other one at once, and where Services change all
@@ -78,7 +79,7 @@ func readinessArrives(t *testing.T, pause, most time.Duration) {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				rome.put(exportedServices, fmt.Sprintf("shop.web-%d", 1+i%others), described(1+i%others, i/others%2 == 0))
-				sleep(ctx, pause)
+				services.Pause(ctx, pause)
 			}
 		})
 	}

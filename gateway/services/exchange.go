@@ -123,7 +123,7 @@ func (x *Exchange) Run(ctx context.Context) error {
 		if own, peer := x.network.TunnelAddrs(); own.IsValid() && peer.IsValid() {
 			x.peering(ctx, own, peer)
 		}
-		pause(ctx, x.times.look)
+		Pause(ctx, x.times.look)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (x *Exchange) peering(ctx context.Context, own, peer netip.Addr) {
 	wg.Go(func() { x.serve(ctx, own, peer) })
 	wg.Go(func() { x.listen(ctx, own, peer) })
 	for ctx.Err() == nil {
-		pause(ctx, x.times.look)
+		Pause(ctx, x.times.look)
 		if a, b := x.network.TunnelAddrs(); a != own || b != peer {
 			break
 		}
@@ -158,7 +158,7 @@ func (x *Exchange) serve(ctx context.Context, own, peer netip.Addr) {
 			continue
 		}
 		x.log.Debug("cannot listen for the peer's gateway", "port", Port, "error", err)
-		pause(ctx, backoff(x.times.retry[0], x.times.retry[1], failures))
+		Pause(ctx, backoff(x.times.retry[0], x.times.retry[1], failures))
 	}
 }
 
@@ -194,7 +194,7 @@ func (x *Exchange) accept(ctx context.Context, l net.Listener, peer netip.Addr) 
 			cancel()
 			<-done
 		}
-		pause(ctx, x.times.accept)
+		Pause(ctx, x.times.accept)
 	}
 }
 
@@ -275,7 +275,7 @@ func (x *Exchange) tell(ctx context.Context, cancel func(), c net.Conn) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-renewed:
-			pause(ctx, x.times.batch-time.Since(sent)) // the first of several changes goes at once
+			Pause(ctx, x.times.batch-time.Since(sent)) // the first of several changes goes at once
 		case <-beat.C:
 			if err := send(appendFrame(nil, kindHeartbeat, nil)); err != nil {
 				return err
@@ -310,7 +310,7 @@ func (x *Exchange) listen(ctx context.Context, own, peer netip.Addr) {
 			refusals = 0
 		}
 		x.lost(err)
-		pause(ctx, wait)
+		Pause(ctx, wait)
 	}
 }
 
@@ -352,7 +352,7 @@ func (x *Exchange) hear(ctx context.Context, own, peer netip.Addr) (synced bool,
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	d, err := newDecoder(idleConn{c, x.times.silence}, func(n int) {
 		now := time.Now()
-		pause(ctx, max(x.bytes.take(n, now), x.frames.take(1, now)))
+		Pause(ctx, max(x.bytes.take(n, now), x.frames.take(1, now)))
 	})
 	if err != nil {
 		return false, err

@@ -43,12 +43,14 @@ func backoff(first, most time.Duration, failures int) time.Duration {
 	return d/2 + rand.N(d) // so that a thousand gateways do not ask at the same time
 }
 
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// Pause waits, and reports false if ctx ended meanwhile.
+func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
+		return false
 	case <-t.C:
+		return true
 	}
 }
