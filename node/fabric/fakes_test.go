@@ -47,9 +47,8 @@ type fakeKernel struct {
 	tell         func(hostnet.Event)
 }
 
-// fakeStep is a step that this package can make: what it does is a function.
+// fakeStep is a step of a fakeKernel: what it does is a function.
 type fakeStep struct {
-	hostnet.Step
 	line, link string
 	do         func()
 }

@@ -21,23 +21,22 @@ func (c *Conn) Apply(p Plan) error {
 	for _, e := range p.Problems {
 		errs = append(errs, e)
 	}
-	for i := 0; i < len(p.Steps); {
-		var network []networkStep
-		for ; i < len(p.Steps); i++ {
-			s, ok := p.Steps[i].(networkStep)
-			if !ok {
-				break
-			}
+	var network []networkStep
+	for _, s := range p.Steps {
+		if s, ok := s.(networkStep); ok {
 			network = append(network, s)
-		}
-		if len(network) > 0 {
-			errs = append(errs, c.applyNetwork(network))
 			continue
 		}
-		errs = append(errs, p.Steps[i].apply(c))
-		i++
+		errs = append(errs, c.applyNetwork(network), s.(loneStep).apply(c))
+		network = nil
 	}
+	errs = append(errs, c.applyNetwork(network))
 	return errors.Join(errs...)
+}
+
+// loneStep is a Step that is done by itself: what is no networkStep.
+type loneStep interface {
+	apply(*Conn) error
 }
 
 // applyNetwork does steps in order of their phase, all of a phase together. The

@@ -66,9 +66,3 @@ func (c *Counter) Close() error { return nil }
 
 // Left fails.
 func (c *Conn) Left(Predecessor) (Left, error) { return Left{}, errLinuxOnly }
-
-func (s removeTheirs) apply(*Conn) error { return errLinuxOnly }
-
-func (c *Conn) applyNetwork([]networkStep) error { return errLinuxOnly }
-
-func (t TranslationChange) apply(*Conn) error { return errLinuxOnly }

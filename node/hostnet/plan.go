@@ -30,11 +30,10 @@ func (p Plan) Lines() []string {
 	return lines
 }
 
-// Step is one change.
+// Step is one change. Apply does those that this package makes.
 type Step interface {
 	// String reads as a line for people.
 	String() string
-	apply(*Conn) error
 }
 
 // LinkError is about one link. What it says includes what to do.
@@ -240,17 +239,3 @@ type removeRule struct {
 func (s removeRule) phase() phase   { return phaseRemoveRule }
 func (s removeRule) link() string   { return "" }
 func (s removeRule) String() string { return fmt.Sprintf("remove rule %v", s.rule) }
-
-// One step alone is a plan of one step.
-
-func (s addLink) apply(c *Conn) error       { return c.applyNetwork([]networkStep{s}) }
-func (s removeLink) apply(c *Conn) error    { return c.applyNetwork([]networkStep{s}) }
-func (s setLink) apply(c *Conn) error       { return c.applyNetwork([]networkStep{s}) }
-func (s setAlias) apply(c *Conn) error      { return c.applyNetwork([]networkStep{s}) }
-func (s setUp) apply(c *Conn) error         { return c.applyNetwork([]networkStep{s}) }
-func (s addAddress) apply(c *Conn) error    { return c.applyNetwork([]networkStep{s}) }
-func (s removeAddress) apply(c *Conn) error { return c.applyNetwork([]networkStep{s}) }
-func (s putRoute) apply(c *Conn) error      { return c.applyNetwork([]networkStep{s}) }
-func (s removeRoute) apply(c *Conn) error   { return c.applyNetwork([]networkStep{s}) }
-func (s addRule) apply(c *Conn) error       { return c.applyNetwork([]networkStep{s}) }
-func (s removeRule) apply(c *Conn) error    { return c.applyNetwork([]networkStep{s}) }
