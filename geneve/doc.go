@@ -26,9 +26,9 @@
 //
 // # Invariants
 //
-//   - Decode reads only inside its input, and what it returns aliases the input.
+//   - Decode reads only inside its input, and the payload that it returns aliases it.
 //   - The lengths of all options add up exactly to Opt Len, or Decode fails.
 //   - A packet with a critical option is refused: no option is known here yet
 //     (RFC 8926 section 3.5.1).
-//   - Everything Decode accepts, AppendHeader writes so that Decode returns it again.
+//   - What PutHeader writes, Decode returns again.
 package geneve

@@ -31,6 +31,10 @@ const (
 	flagOAM        = 0x80 // octet 1
 	flagCritical   = 0x40 // octet 1
 	flagVXLANValid = 0x08 // octet 0, the I flag of RFC 7348
+
+	optionHeaderLen    = 4
+	optionTypeCritical = 0x80 // octet 2 of an option
+	optionLenMask      = 0x1F // octet 3 of an option, in words of four bytes
 )
 
 // Errors of Decode. Decode returns them unwrapped, so == is enough.
@@ -120,15 +124,10 @@ type Header struct {
 	// OAM marks a control packet of the tunnel itself (the O bit). Whether
 	// there is someone to answer it is the caller's to know.
 	OAM bool
-	// Critical is the C bit: an option must be understood. Decode refuses such
-	// packets, so it is only ever set by senders.
-	Critical bool
-	// Options are the raw options; from Decode they alias its input.
-	Options []byte
 }
 
 // Decode reads the header at the start of a UDP payload and returns it with
-// the payload behind it, both aliasing b. It accepts Geneve and VXLAN; see the
+// the payload behind it, which aliases b. It accepts Geneve and VXLAN; see the
 // package comment for how it tells them apart. On error the header is zero.
 func Decode(b []byte) (h Header, inner []byte, err error) {
 	if len(b) < HeaderLen {
@@ -161,24 +160,29 @@ func Decode(b []byte) (h Header, inner []byte, err error) {
 		if err := checkOptions(b[HeaderLen:end], b[1]&flagCritical != 0); err != nil {
 			return Header{}, nil, err
 		}
-		h.Options = b[HeaderLen:end:end]
 	}
 	return h, b[end:], nil
 }
 
-// checkOptions walks the options of a received packet. A set C bit is enough to
-// refuse: either an option is critical, or the header contradicts itself.
+// checkOptions walks the options of a received packet, which are whole words, RFC
+// 8926 section 3.5:
+//
+//	+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//	|          Option Class         |C|    Type     |R|R|R| Length  |
+//	+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//	~                  Variable-Length Option Data                  ~
+//	+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//
+// A set C bit of the header is enough to refuse: either an option is critical, or the
+// header contradicts itself.
 func checkOptions(b []byte, critical bool) error {
-	it := OptionIterator{rest: b}
-	for {
-		o, ok := it.Next()
-		if !ok {
-			break
+	for len(b) > 0 {
+		end := optionHeaderLen + int(b[3]&optionLenMask)*4 // the three R bits are ignored
+		if end > len(b) {
+			return ErrOptionLength
 		}
-		critical = critical || o.Critical()
-	}
-	if it.Err() != nil {
-		return it.Err()
+		critical = critical || b[2]&optionTypeCritical != 0
+		b = b[end:]
 	}
 	if critical {
 		return ErrCriticalOption
@@ -197,27 +201,4 @@ func PutHeader(b []byte, e Encapsulation, vni VNI, protocol uint16) {
 	_ = b[HeaderLen-1] // one bounds check for both words
 	binary.BigEndian.PutUint32(b, first)
 	binary.BigEndian.PutUint32(b[4:], uint32(vni)<<8)
-}
-
-// AppendHeader appends h to b. For VXLAN only the VNI counts. It panics if
-// Options is not a multiple of four or longer than MaxOptionsLen bytes: options
-// are built by this program, so that is a mistake in it.
-func AppendHeader(b []byte, h Header) []byte {
-	at := len(b)
-	b = append(b, make([]byte, HeaderLen)...)
-	PutHeader(b[at:], h.Encapsulation, h.VNI, h.Protocol)
-	if h.Encapsulation == VXLAN {
-		return b
-	}
-	if len(h.Options)%4 != 0 || len(h.Options) > MaxOptionsLen {
-		panic("geneve: options do not fit the header")
-	}
-	b[at] = byte(len(h.Options) / 4)
-	if h.OAM {
-		b[at+1] |= flagOAM
-	}
-	if h.Critical {
-		b[at+1] |= flagCritical
-	}
-	return append(b, h.Options...)
 }
