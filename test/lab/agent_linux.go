@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,16 +13,8 @@ const FabricPackage = "github.com/sluice-net/sluice/cmd/fabric"
 
 // Fabric is a running node agent of this repository.
 type Fabric struct {
-	*Process
+	daemon
 	Node *Node
-	// Manifests is the directory it is configured from.
-	Manifests string
-	// AdminSocket is where `fabric status` asks it.
-	AdminSocket string
-	// Started is when the process was started.
-	Started time.Time
-
-	binary string
 }
 
 // FabricOptions are what tests vary.
@@ -90,73 +80,17 @@ func (n *Node) fabric(binary string) *Fabric {
 		}
 		n.agentDir = dir
 	}
-	return &Fabric{
-		Node: n, binary: binary,
+	return &Fabric{Node: n, daemon: daemon{
 		Manifests:   filepath.Join(n.agentDir, "manifests"),
 		AdminSocket: filepath.Join(n.agentDir, "admin.sock"),
-	}
+		host:        n.Host, binary: binary, healthPort: 8091, metricsPort: 8092,
+	}}
 }
 
 // configured tells whether the node's agent has manifests.
 func (n *Node) configured() bool {
 	files, _ := filepath.Glob(filepath.Join(n.agentDir, "manifests", "*.yaml"))
 	return n.agentDir != "" && len(files) > 0
-}
-
-// Write replaces the agent's manifests, each file atomically.
-func (f *Fabric) Write(m *Manifests) {
-	f.Node.cluster.lab.t.Helper()
-	for name, text := range m.Files() {
-		f.WriteFile(name, text)
-	}
-}
-
-// WriteFile replaces one file of the manifests atomically.
-func (f *Fabric) WriteFile(name, text string) {
-	t := f.Node.cluster.lab.t
-	t.Helper()
-	temporary := filepath.Join(f.Manifests, "."+name+".new")
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(temporary, filepath.Join(f.Manifests, name)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Remove removes one file of the manifests.
-func (f *Fabric) Remove(name string) {
-	t := f.Node.cluster.lab.t
-	t.Helper()
-	if err := os.Remove(filepath.Join(f.Manifests, name)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Ready waits until /readyz says so and returns how long that took since the
-// start.
-func (f *Fabric) Ready(limit time.Duration) time.Duration {
-	t := f.Node.cluster.lab.t
-	t.Helper()
-	Eventually(t, limit, f.Node.Host.Name+": /readyz of the agent", func() error {
-		if !f.Running() {
-			t.Fatalf("%s: the agent has ended:\n%s", f.Node.Host.Name, f.Log())
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		out, err := f.Node.Host.TryContext(ctx, "curl", "-s", "--fail-with-body", "http://127.0.0.1:8091/readyz")
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	})
-	return time.Since(f.Started)
-}
-
-// Metrics returns the Prometheus text of the agent.
-func (f *Fabric) Metrics() string {
-	f.Node.cluster.lab.t.Helper()
-	return f.Node.Host.Run("curl", "-sf", "http://127.0.0.1:8092/metrics")
 }
 
 // FabricStatus is the part of `fabric status -o json` that tests look at. It is
@@ -193,23 +127,8 @@ type FabricStatus struct {
 
 // Status asks the agent what there is.
 func (f *Fabric) Status() (s FabricStatus, err error) {
-	out, err := f.Node.Host.Try(f.binary, "status", "--admin-socket", f.AdminSocket, "-o", "json")
-	if err != nil {
-		return s, fmt.Errorf("%w: %s", err, out)
-	}
-	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		return s, fmt.Errorf("fabric status -o json: %w: %s", err, out)
-	}
-	return s, nil
-}
-
-// StatusText returns what `fabric status` shows, or why it does not.
-func (f *Fabric) StatusText() string {
-	out, err := f.Node.Host.Try(f.binary, "status", "--admin-socket", f.AdminSocket)
-	if err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
-	}
-	return out
+	err = f.status(&s)
+	return s, err
 }
 
 // Cleanup runs `fabric cleanup` on the node and returns what it says.

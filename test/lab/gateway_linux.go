@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -89,17 +88,8 @@ func RemoveBuilt() {
 
 // Gateway is a running gateway of this repository.
 type Gateway struct {
-	*Process
-	// Manifests is the directory it is configured from.
-	Manifests string
-	// Started is when the process was started.
-	Started time.Time
-
-	// AdminSocket is where `gateway status` asks it.
-	AdminSocket string
-
+	daemon
 	cluster *Cluster
-	binary  string
 }
 
 // GatewayOptions are what tests vary.
@@ -122,12 +112,11 @@ func (c *Cluster) StartGateway(binary string, opts GatewayOptions) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{
+	g := &Gateway{cluster: c, daemon: daemon{
 		Manifests:   filepath.Join(dir, "manifests"),
 		AdminSocket: filepath.Join(dir, "admin.sock"),
-		cluster:     c,
-		binary:      binary,
-	}
+		host:        c.Gateway, binary: binary, healthPort: 8083, metricsPort: 8082, private: true,
+	}}
 	if opts.Manifests == nil {
 		opts.Manifests = c.Manifests()
 	}
@@ -158,33 +147,6 @@ func (c *Cluster) StartGateway(binary string, opts GatewayOptions) *Gateway {
 	return g
 }
 
-// Write replaces the gateway's manifests, each file atomically.
-func (g *Gateway) Write(m *Manifests) {
-	t := g.cluster.lab.t
-	t.Helper()
-	for name, text := range m.Files() {
-		g.WriteFile(name, text)
-	}
-}
-
-// WriteFile replaces one file of the manifests atomically, as an editor or a
-// configuration tool does.
-func (g *Gateway) WriteFile(name, text string) {
-	t := g.cluster.lab.t
-	t.Helper()
-	// A name without .yaml is none of the gateway's business.
-	temporary := filepath.Join(g.Manifests, "."+name+".new")
-	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil { // a Secret among them
-		t.Fatal(err)
-	}
-	if err := os.Chown(temporary, UnprivilegedID, UnprivilegedID); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(temporary, filepath.Join(g.Manifests, name)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Connection returns the text of the Connection that the gateway keeps.
 func (g *Gateway) Connection() (string, error) {
 	b, err := os.ReadFile(filepath.Join(g.Manifests, "status", "connection.yaml"))
@@ -205,29 +167,6 @@ func (g *Gateway) WaitConnected(limit time.Duration) {
 		}
 		return err
 	})
-}
-
-// Ready waits until /readyz says so and returns how long that took since the
-// start.
-func (g *Gateway) Ready(limit time.Duration) time.Duration {
-	t := g.cluster.lab.t
-	t.Helper()
-	Eventually(t, limit, "/readyz", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		out, err := g.cluster.Gateway.TryContext(ctx, "curl", "-sf", "http://127.0.0.1:8083/readyz")
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		return nil
-	})
-	return time.Since(g.Started)
-}
-
-// Metrics returns the Prometheus text of the gateway.
-func (g *Gateway) Metrics() string {
-	g.cluster.lab.t.Helper()
-	return g.cluster.Gateway.Run("curl", "-sf", "http://127.0.0.1:8082/metrics")
 }
 
 // Status is the part of `gateway status -o json` that tests look at. It is kept
@@ -311,28 +250,9 @@ func (d DirectionStatus) Drops() (sum uint64) {
 func (g *Gateway) Status() Status {
 	t := g.cluster.lab.t
 	t.Helper()
-	out := g.cluster.Gateway.Run(g.binary, "status", "--admin-socket", g.AdminSocket, "-o", "json")
 	var status Status
-	if err := json.Unmarshal([]byte(out), &status); err != nil {
-		t.Fatalf("gateway status -o json: %v\n%s", err, out)
-	}
-	return status
-}
-
-// StatusText returns what `gateway status` shows, or why it does not.
-func (g *Gateway) StatusText() string {
-	out, err := g.cluster.Gateway.Try(g.binary, "status", "--admin-socket", g.AdminSocket)
-	if err != nil {
-		return fmt.Sprintf("%v: %s", err, out)
-	}
-	return out
-}
-
-// Remove removes one file of the manifests.
-func (g *Gateway) Remove(name string) {
-	t := g.cluster.lab.t
-	t.Helper()
-	if err := os.Remove(filepath.Join(g.Manifests, name)); err != nil {
+	if err := g.status(&status); err != nil {
 		t.Fatal(err)
 	}
+	return status
 }
