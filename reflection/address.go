@@ -85,17 +85,20 @@ func (a Addresses) Here(there netip.Addr) (netip.Addr, bool) {
 	there = there.Unmap()
 	for _, r := range a.remaps {
 		if r.there.Contains(there) {
-			return withPrefix(there, r.here), true
+			return Remapped(there, r.here), true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// withPrefix replaces the network bits of an address and keeps the host bits.
-func withPrefix(a netip.Addr, p netip.Prefix) netip.Addr {
-	host, network := a.AsSlice(), p.Addr().AsSlice()
+// Remapped is the host of an address in another prefix of the same family and length; invalid for one of another family.
+func Remapped(a netip.Addr, to netip.Prefix) netip.Addr {
+	host, network := a.AsSlice(), to.Addr().AsSlice()
+	if len(host) != len(network) {
+		return netip.Addr{}
+	}
 	for i := range host {
-		bits := min(max(p.Bits()-8*i, 0), 8)
+		bits := min(max(to.Bits()-8*i, 0), 8) // of the prefix in this byte
 		mask := byte(0xff << (8 - bits))
 		host[i] = network[i]&mask | host[i]&^mask
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // Remap is a CIDR as the other cluster uses it, and as it is used here.
@@ -42,23 +43,8 @@ func Remaps(there, here networkingv1beta1.CIDRs) ([]Remap, error) {
 func Translate(remaps []Remap, there netip.Addr) netip.Addr {
 	for _, r := range remaps {
 		if r.There.Contains(there) {
-			return withPrefix(r.Here, there)
+			return reflection.Remapped(there, r.Here)
 		}
 	}
 	return netip.Addr{}
-}
-
-// withPrefix replaces the first bits of an address.
-func withPrefix(p netip.Prefix, a netip.Addr) netip.Addr {
-	from, to := p.Masked().Addr().AsSlice(), a.AsSlice()
-	if len(from) != len(to) {
-		return netip.Addr{}
-	}
-	for i := range to {
-		bits := max(0, min(8, p.Bits()-8*i)) // of the prefix in this byte
-		mask := byte(0xff << (8 - bits))
-		to[i] = from[i]&mask | to[i]&^mask
-	}
-	out, _ := netip.AddrFromSlice(to) // of the length of an address
-	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-net/sluice/admin/drops"
 	"github.com/sluice-net/sluice/admin/survey"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/reflection"
 )
 
 // Facts are what is known about a packet's path.
@@ -97,7 +98,7 @@ func PeerFor(c *survey.Cluster, to netip.Addr) (*survey.Peer, *Problem) {
 		if j := slices.IndexFunc(own, func(q netip.Prefix) bool { return q.Contains(to) }); j >= 0 && j < len(here) {
 			problem.Message = fmt.Sprintf("%s is an address that %s itself uses; in this cluster it is remapped", to, p.ID)
 			problem.Cause = fmt.Sprintf("%s of %s is remapped to %s here", own[j], p.ID, here[j])
-			problem.Fix = fmt.Sprintf("use %s", moved(to, here[j]))
+			problem.Fix = fmt.Sprintf("use %s", reflection.Remapped(to, here[j]))
 		}
 	}
 	return nil, problem
@@ -116,21 +117,6 @@ func cidrs(c *networkingv1beta1.ClusterConfig) (out []netip.Prefix) {
 	return out
 }
 
-// moved is the host of a in another prefix of the same length (NETMAP).
-func moved(a netip.Addr, to netip.Prefix) netip.Addr {
-	if a.Is4() != to.Addr().Is4() {
-		return netip.Addr{}
-	}
-	out, host := to.Masked().Addr().AsSlice(), a.AsSlice()
-	for i := range out {
-		keep := min(max(to.Bits()-8*i, 0), 8) // bits of this byte that belong to the prefix
-		mask := byte(0xff >> keep)
-		out[i] |= host[i] & mask
-	}
-	addr, _ := netip.AddrFromSlice(out)
-	return addr
-}
-
 // through translates an address of the peer by the mappings of a gateway: from the address
 // in this cluster to the one in the tunnel or, inward, back.
 func through(ms []survey.Mapping, a netip.Addr, inward bool) (netip.Addr, survey.Mapping, bool) {
@@ -140,7 +126,7 @@ func through(ms []survey.Mapping, a netip.Addr, inward bool) (netip.Addr, survey
 			from, to = to, from
 		}
 		if from.Contains(a) {
-			return moved(a, to), m, true
+			return reflection.Remapped(a, to), m, true
 		}
 	}
 	return netip.Addr{}, survey.Mapping{}, false

@@ -226,14 +226,3 @@ func TestPeerFor(t *testing.T) {
 		}
 	}
 }
-
-func TestMoved(t *testing.T) {
-	for _, tt := range [][3]string{
-		{"10.243.2.20", "10.71.0.0/16", "10.71.2.20"}, {"10.243.2.21", "10.71.8.0/22", "10.71.10.21"}, {"10.1.2.3", "10.9.9.9/32", "10.9.9.9"},
-		{"fd00:1::20", "fd00:71::/48", "fd00:71::20"}, {"10.1.2.3", "fd00::/48", "invalid IP"},
-	} {
-		if got := moved(addr(tt[0]), prefix(tt[1])); got.String() != tt[2] {
-			t.Errorf("%s in %s: %s, want %s", tt[0], tt[1], got, tt[2])
-		}
-	}
-}
