@@ -4,9 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,9 +28,12 @@ var pausePlaces = []struct {
 	{"alone-told", true, alone},
 	{"two-busy-loops", false, busyLoops},
 	{"two-busy-loops-told", true, busyLoops},
-	{"quota-100", false, quota(100)},
-	{"quota-50", false, quota(50)},
+	{"quota-100", false, quota(100, pauseQuotaPeriod)},
+	{"quota-50", false, quota(50, pauseQuotaPeriod)},
 }
+
+// pauseQuotaPeriod is what Kubernetes has for a limit of a container.
+const pauseQuotaPeriod = 100 * time.Millisecond
 
 // pauseCollections is how many garbage collections each figure is of: as many pauses as the runtime
 // remembers, but for some.
@@ -145,42 +146,6 @@ func busyLoops(t *testing.T, _ []*lab.Process) (end func()) {
 		for _, loop := range loops {
 			_ = loop.Process.Kill()
 			_ = loop.Wait()
-		}
-	}
-}
-
-// quota gives each gateway so many percent of one processor, of periods of 100 ms: CFS bandwidth control.
-func quota(percent int) func(*testing.T, []*lab.Process) (lift func()) {
-	return func(t *testing.T, gateways []*lab.Process) (lift func()) {
-		t.Helper()
-		const period = 100_000 // µs
-		limit := period * percent / 100
-		root, settings := "/sys/fs/cgroup", map[string]string{"cpu.max": fmt.Sprint(limit, " ", period)}
-		if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err != nil { // the first version
-			root = filepath.Join(root, "cpu")
-			settings = map[string]string{"cpu.cfs_period_us": fmt.Sprint(period), "cpu.cfs_quota_us": fmt.Sprint(limit)}
-		}
-		var dirs []string
-		for _, g := range gateways {
-			dir := filepath.Join(root, fmt.Sprintf("sluice-bench-%d", g.PID()))
-			err := os.Mkdir(dir, 0o755)
-			for name, value := range settings {
-				err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(value), 0))
-			}
-			if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(g.PID())), 0)); err != nil {
-				t.Fatal(err)
-			}
-			dirs = append(dirs, dir)
-		}
-		return func() {
-			for i, dir := range dirs {
-				if err := os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(strconv.Itoa(gateways[i].PID())), 0); err != nil {
-					t.Error(err)
-				}
-				if err := os.Remove(dir); err != nil {
-					t.Error(err)
-				}
-			}
 		}
 	}
 }

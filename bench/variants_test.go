@@ -39,6 +39,8 @@ var variants = []variant{
 		return startSluice(t, topo, lab.Build(t, lab.GatewayPackage), large)
 	}},
 	{"sluice-tun", startSluiceTUN},
+	{"sluice-share", startShares(1)},
+	{"sluice-shares", startShares(2)},
 	{"sluice-no-yield", changedUnderlay("poller_linux.go", [2]string{"if !w.slept {", "if false {"})},
 	{"sluice-one-poller", changedUnderlay("poller_linux.go", [2]string{"func wakePoller() {\n\tgo nothing()\n\tgo nothing()\n}", "func wakePoller() {}"})},
 	{"sluice-told", changedUnderlay("mmsg_linux.go", told...)},
