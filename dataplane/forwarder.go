@@ -60,7 +60,7 @@ type Forwarder struct {
 	// loops and ingressLoops are one for each of Options.Underlays.
 	loops        []*egressLoop
 	ingressLoops []*ingressLoop
-	// further are ingress loops of further tunnels, by their place, and are kept when a tunnel
+	// further are ingress loops of further tunnels, by number, and are kept when a tunnel
 	// is not: see ingressOf.
 	further struct {
 		sync.Mutex
@@ -247,16 +247,16 @@ func pathMTUOf(cfg Config, path int) int {
 	return min(cfg.MTU, max(path, MinMTUIPv6))
 }
 
-// ingressOf returns the ingress loop of the further tunnel of a place. It sends by a socket that
+// ingressOf returns the ingress loop of a number, for a further tunnel. It sends by a socket that
 // the first tunnel does not send by, if there is one.
-func (f *Forwarder) ingressOf(place int) tunnel.Writer {
+func (f *Forwarder) ingressOf(number int) tunnel.Writer {
 	f.further.Lock()
 	defer f.further.Unlock()
-	for len(f.further.loops) <= place {
+	for len(f.further.loops) <= number {
 		socket := (len(f.further.loops) + 1) % len(f.loops)
 		f.further.loops = append(f.further.loops, newIngressLoop(f, socket, f.loops[socket].socket))
 	}
-	return f.further.loops[place]
+	return f.further.loops[number]
 }
 
 // SetUsable says by which tunnels packets may go: see tunnel.Tunnel. PingPeer goes by the first

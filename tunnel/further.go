@@ -35,6 +35,7 @@ type further struct {
 type furtherTunnel struct {
 	*Tunnel
 	key    furtherKey
+	writer int // the number of its Writer, which no other that runs has
 	cancel context.CancelFunc
 	ended  chan struct{} // closed
 }
@@ -104,7 +105,7 @@ func (t *Tunnel) arrangeFurther(ctx context.Context, c Config) bool {
 		if next[i] != nil {
 			err = next[i].Apply(c.further(f))
 		} else {
-			next[i], err = t.openFurther(ctx, i, c.further(f))
+			next[i], err = t.openFurther(ctx, i, freeWriter(next), c.further(f))
 		}
 		if err != nil {
 			problems[i], all = err.Error(), false
@@ -114,10 +115,20 @@ func (t *Tunnel) arrangeFurther(ctx context.Context, c Config) bool {
 	return all
 }
 
-// openFurther makes the further tunnel of a place, and has it run.
-func (t *Tunnel) openFurther(ctx context.Context, place int, c Config) (*furtherTunnel, error) {
+// freeWriter is the lowest number of a Writer that none of these tunnels has. Those that stay
+// keep theirs when their place changes, so it need not be that of the place.
+func freeWriter(tunnels []*furtherTunnel) (n int) {
+	for slices.ContainsFunc(tunnels, func(h *furtherTunnel) bool { return h != nil && h.writer == n }) {
+		n++
+	}
+	return n
+}
+
+// openFurther makes the further tunnel of a place, which writes to a Writer of that number, and
+// has it run.
+func (t *Tunnel) openFurther(ctx context.Context, place, writer int, c Config) (*furtherTunnel, error) {
 	o := t.opts
-	o.Overlay, o.Readers, o.Writers, o.Further = newSink(o.Further(place)), nil, nil, nil
+	o.Overlay, o.Readers, o.Writers, o.Further = newSink(o.Further(writer)), nil, nil, nil
 	o.Logger = t.log.With("tunnel", place+2)
 	tunnel, err := New(o)
 	if err != nil {
@@ -132,7 +143,7 @@ func (t *Tunnel) openFurther(ctx context.Context, place int, c Config) (*further
 	}
 	dev, err := tunnel.start()
 	ctx, cancel := context.WithCancel(ctx)
-	f := &furtherTunnel{tunnel, furtherKey{c.Endpoint, c.ListenPort}, cancel, make(chan struct{})}
+	f := &furtherTunnel{tunnel, furtherKey{c.Endpoint, c.ListenPort}, writer, cancel, make(chan struct{})}
 	go func() {
 		defer t.further.wake() // one that ends by itself begins anew
 		defer close(f.ended)

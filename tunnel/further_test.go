@@ -272,6 +272,38 @@ func TestFurtherTunnelsFollowTheConfiguration(t *testing.T) {
 	})
 }
 
+// Two tunnels that run never have one Writer, which takes one batch at a time, whatever places
+// they had before.
+func TestFurtherTunnelsDoNotShareAWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newBundle(t, 1, 51820)
+		x.a.opts.Further = func(number int) Writer { return &numberedWriter{memOverlay: x.a.overlay, number: number} }
+		for _, ports := range [][]uint16{
+			{51820, 51821, 51822},
+			{51820, 51822, 51823}, // one that stays has another place
+			{51820, 51823},
+			{51820, 51824, 51823, 51825},
+		} {
+			x.apply(t, ports...)
+			x.settle()
+			used := make(map[int]bool)
+			for _, f := range x.a.runningFurther(true) {
+				number := f.opts.Overlay.(*sink).Writer.(*numberedWriter).number
+				if used[number] {
+					t.Errorf("%v: two tunnels have Writer %d", ports, number)
+				}
+				used[number] = true
+			}
+		}
+	})
+}
+
+// numberedWriter is a Writer that knows its number.
+type numberedWriter struct {
+	*memOverlay
+	number int
+}
+
 // A port that cannot be had is no reason to refuse a configuration.
 func TestFurtherPortInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

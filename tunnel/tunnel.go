@@ -65,9 +65,10 @@ type Options struct {
 	// Writers are written to besides the Overlay, each by a goroutine of its own that opens
 	// what it writes: several processors share the work if there is much of it.
 	Writers []Writer
-	// Further returns where the packets of a further tunnel go, by its place in
-	// Config.Further, and the same Writer again for the same place. Nil: a Config has none.
-	Further func(place int) Writer
+	// Further returns where the packets of a further tunnel go, by a number from 0 that no
+	// other tunnel has which runs, and the same Writer again for the same number. Nil: a
+	// Config has no further tunnels.
+	Further func(number int) Writer
 	// Listen opens the UDP socket; port 0 means any. It must be set.
 	Listen func(port uint16) (Socket, error)
 	// Logger is for changes of state and for what wireguard-go reports: its errors
