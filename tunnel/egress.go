@@ -91,9 +91,10 @@ func (l *egressLoop) run(ctx context.Context) error {
 	bufs, sizes := newBuffers(), make([]int, BatchSize)
 	for {
 		n, own, err := l.reader.ReadPackets(bufs, sizes, sealFront)
-		if s := l.spread.Load(); s == nil {
-			l.senders[l.index].send(ctx, bufs[:n], sizes[:n], own)
-		} else {
+		// Senders of a further tunnel are used by the loops of the first one: its own has nothing.
+		if s := l.spread.Load(); n > 0 && s == nil {
+			l.senders[l.index].send(ctx, bufs[:n], sizes[:n], own, true)
+		} else if n > 0 {
 			l.divide(ctx, s, bufs[:n], sizes[:n], own)
 		}
 		if err != nil {
@@ -112,8 +113,9 @@ func newBuffers() [][]byte {
 	return bufs
 }
 
-// send sends the packets of a batch, own of them the gateway's own and first.
-func (s *sender) send(ctx context.Context, bufs [][]byte, sizes []int, own int) {
+// send sends the packets of a batch, own of them the gateway's own and first. alone: only by this
+// tunnel do others go, so that it may pause.
+func (s *sender) send(ctx context.Context, bufs [][]byte, sizes []int, own int, alone bool) {
 	if s.mutes() {
 		s.withhold(bufs, sizes, own)
 	}
@@ -125,11 +127,11 @@ func (s *sender) send(ctx context.Context, bufs [][]byte, sizes []int, own int) 
 		s.patience = readPause
 		return
 	}
-	s.keep(ctx, bufs, sizes)
+	s.keep(ctx, bufs, sizes, alone)
 }
 
 // keep has packets wait that cannot be sent now, and asks their peer for a session.
-func (s *sender) keep(ctx context.Context, bufs [][]byte, sizes []int) {
+func (s *sender) keep(ctx context.Context, bufs [][]byte, sizes []int, alone bool) {
 	var (
 		direct  = s.direct
 		dropped drops
@@ -156,7 +158,7 @@ func (s *sender) keep(ctx context.Context, bufs [][]byte, sizes []int) {
 			showTaken(observe, bufs[i:i+1], sizes[i:i+1])
 		}
 		// It may be another packet of the batch for which there is no session.
-		if direct.Ready(bufs[i:i+1], sizes[i:i+1]) || s.waiting.full() && s.pause(ctx) && direct.Ready(bufs[i:i+1], sizes[i:i+1]) {
+		if direct.Ready(bufs[i:i+1], sizes[i:i+1]) || alone && s.waiting.full() && s.pause(ctx) && direct.Ready(bufs[i:i+1], sizes[i:i+1]) {
 			direct.Send(bufs[i:i+1], sizes[i:i+1])
 			continue
 		}

@@ -212,14 +212,14 @@ func TestTunnelAllocatesNothing(t *testing.T) {
 	kept = make([][]byte, 0, (runs+1)*BatchSize)
 	for range runs + 1 {
 		batch()
-		a.egress.senders[0].send(t.Context(), bufs, sizes, 0)
+		a.egress.senders[0].send(t.Context(), bufs, sizes, 0, true)
 	}
 	messages := kept[:(runs+1)*BatchSize]
 	a.bind.open.Socket.(*silentSocket).kept = nil
 	send := func() {
 		for _, l := range a.egress.senders {
 			batch()
-			l.send(t.Context(), bufs, sizes, 0)
+			l.send(t.Context(), bufs, sizes, 0, true)
 		}
 	}
 	several := &spread{all: []*egress{a.egress, a.egress, a.egress}, live: []int{0, 1, 2}}

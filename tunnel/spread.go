@@ -24,7 +24,7 @@ type part struct {
 // divide sends a batch by several tunnels: all packets of a flow by one, in their order.
 func (l *egressLoop) divide(ctx context.Context, s *spread, bufs [][]byte, sizes []int, own int) {
 	if len(s.live) == 1 && own == 0 {
-		s.all[s.live[0]].senders[l.index].send(ctx, bufs, sizes, own)
+		s.all[s.live[0]].senders[l.index].send(ctx, bufs, sizes, own, true)
 		return
 	}
 	for len(l.parts) < len(s.all) {
@@ -49,7 +49,8 @@ func (l *egressLoop) divide(ctx context.Context, s *spread, bufs [][]byte, sizes
 	}
 	for place := range s.all {
 		if p := &l.parts[place]; len(p.sizes) > 0 {
-			s.all[place].senders[l.index].send(ctx, p.bufs, p.sizes, p.own)
+			alone := len(s.live) == 1 && place == s.live[0]
+			s.all[place].senders[l.index].send(ctx, p.bufs, p.sizes, p.own, alone)
 			p.bufs, p.sizes, p.own = p.bufs[:0], p.sizes[:0], 0
 		}
 	}
