@@ -14,6 +14,9 @@
 //
 // Probes and data go with Don't Fragment, except while Disabled and Failed: a path that
 // does not carry Base in one piece works in fragments, as without this package.
+// Before the last probe of Confirming there is a small one. Where nothing answers that,
+// nothing passed at all: the first answer to a later probe leads from Failed to Confirming
+// again. Otherwise Failed lasts for RaiseInterval.
 //
 // Each end searches its own direction: a probe that arrives is answered whatever size
 // the way back carries. TCP is held to the lower of both, because the MSS of a SYN is

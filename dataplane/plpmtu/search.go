@@ -27,6 +27,8 @@ const (
 	Base = 1340
 	// MinSize is what every link carries (RFC 8200 section 5).
 	MinSize = 1280
+	// smallSize is that of a probe which passes wherever anything does.
+	smallSize = 100
 	// granularity is what WireGuard pads packets to: sizes in between are no other on
 	// the wire.
 	granularity = 16
@@ -121,6 +123,8 @@ type Search struct {
 	trying    int       // a size above it, and how many probes of it are lost
 	lost      int
 	roundTrip time.Duration
+	// asked: before the last probe of Confirming there was a small one. passes: it was answered.
+	asked, passes bool
 }
 
 // Phase is where the Search is.
@@ -169,6 +173,9 @@ func (s *Search) Answered(now time.Time, size int, roundTrip time.Duration) {
 	s.out = s.out && size != s.probe
 	missed := s.missing > 0
 	switch {
+	case size == smallSize:
+		s.passes = s.asked
+		return
 	case size == s.size:
 	case size == s.trying && size > s.size && size < s.tooBig:
 		s.size = size
@@ -199,6 +206,7 @@ func (s *Search) enter(p Phase, now time.Time) {
 	}
 	s.phase, s.since = p, now
 	s.out, s.missing, s.trying, s.lost = false, 0, 0, 0
+	s.asked, s.passes = false, false
 	switch p {
 	case Confirming, Failed:
 		s.size = min(Base, s.facts.Own)
@@ -210,6 +218,9 @@ func (s *Search) enter(p Phase, now time.Time) {
 // timedOut: the probe that was out is not answered.
 func (s *Search) timedOut(now time.Time) {
 	s.out = false
+	if s.probe == smallSize {
+		return
+	}
 	if s.probe != s.size {
 		if s.lost++; s.lost >= MaxProbes && s.probe == s.trying {
 			s.tooBig = min(s.tooBig, s.probe)
@@ -220,7 +231,11 @@ func (s *Search) timedOut(now time.Time) {
 	switch {
 	case s.phase == Failed || s.missing < MaxProbes:
 	case s.phase == Confirming:
+		passes := s.passes
 		s.enter(Failed, now)
+		if !passes { // nothing does, and that says nothing of sizes
+			s.missing = 1
+		}
 	default:
 		s.enter(Confirming, now)
 	}
@@ -232,6 +247,9 @@ func (s *Search) next(now time.Time) int {
 	switch {
 	case s.out:
 		return 0
+	case s.phase == Confirming && s.missing == MaxProbes-1 && !s.asked:
+		s.asked = true
+		return smallSize
 	case s.phase == Confirming:
 		return s.size
 	case s.phase == Failed && now.Sub(s.since) >= RaiseInterval:

@@ -1,6 +1,7 @@
 package plpmtu
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -214,6 +215,17 @@ func TestChanges(t *testing.T) {
 		p.carries, p.pieces = 8900, true
 		p.pass(3 * time.Second)
 		p.want("afterwards", Complete, 8900)
+	})
+	t.Run("nothing passes for any time", func(t *testing.T) {
+		for outage := time.Second; outage < 10*time.Second; outage += 50 * time.Millisecond {
+			p := newPath(t, 8900)
+			p.pass(whileSearching)
+			p.carries, p.pieces = 0, false
+			p.pass(outage)
+			p.carries, p.pieces = 8900, true
+			p.pass(4 * time.Second)
+			p.want(fmt.Sprintf("after %v", outage), Complete, 8900)
+		}
 	})
 	t.Run("the peer is away", func(t *testing.T) {
 		p := newPath(t, 8900)
