@@ -58,6 +58,11 @@ func (f *Forwarder) ingressTotal(v Verdict) (n uint64) {
 	for _, l := range f.ingressLoops {
 		n += l.count.verdicts[v].Load()
 	}
+	f.further.Lock()
+	defer f.further.Unlock()
+	for _, l := range f.further.loops {
+		n += l.count.verdicts[v].Load()
+	}
 	return n
 }
 

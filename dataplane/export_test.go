@@ -96,3 +96,6 @@ func (f *Forwarder) Writers() (out []tunnel.Writer) {
 	}
 	return out
 }
+
+// FurtherIngress is where the packets of a further tunnel go.
+func (f *Forwarder) FurtherIngress(number int) tunnel.Writer { return f.ingressOf(number) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -190,5 +191,20 @@ func TestFurtherAddresses(t *testing.T) {
 		if h.ingressVerdicts()[tt.want.String()] != before+1 {
 			t.Errorf("from %s to %s: %v", tt.src, tt.dst, h.ingressVerdicts())
 		}
+	}
+}
+
+// What is told of a drop counts those of further tunnels, too.
+func TestDropsOfFurtherTunnels(t *testing.T) {
+	h := newHarness(t, nil)
+	broken := make([]byte, 20)
+	h.forwarder.WritePackets([][]byte{broken}, nil, 0, func() {})
+	h.forwarder.FurtherIngress(1).WritePackets([][]byte{broken, broken}, nil, 0, func() {})
+	var totals []uint64
+	for _, p := range h.forwarder.Dropped(0) {
+		totals = append(totals, p.Total)
+	}
+	if !slices.Equal(totals, []uint64{1, 2, 3}) {
+		t.Errorf("%v in all", totals)
 	}
 }
