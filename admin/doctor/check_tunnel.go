@@ -268,12 +268,12 @@ const (
 	smallestMSS = 536
 )
 
-// mss tells what new TCP connections are clamped to: gateways do so always, by
-// their MTU, so that it is right where the MTU is.
+// mss tells what new TCP connections are clamped to: gateways do so always, by the size
+// of their packets, so that it is right where that is.
 func mss(p *peering) (out []Finding) {
 	var texts []string
 	for _, e := range p.ends() {
-		mtu := e.mtu()
+		mtu := e.packetSize()
 		if mtu-headers4 < smallestMSS {
 			out = append(out, warn("an MTU of %d leaves %d bytes for TCP in a packet", mtu, mtu-headers4).on(e.gateway().String()).in(e.cluster).
 				because("hosts need not accept an MSS below %d", smallestMSS).fix("use a larger MTU"))

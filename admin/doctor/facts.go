@@ -167,6 +167,15 @@ func (e *end) mtu() int {
 	return defaultMTU
 }
 
+// packetSize is that of the largest packet for the peer: less than the MTU if the gateway has
+// found that the path carries less.
+func (e *end) packetSize() int {
+	if e.probe != nil && e.probe.MTU != 0 {
+		return min(e.mtu(), e.probe.MTU)
+	}
+	return e.mtu()
+}
+
 // unanswered tells whether the gateway pinged its peer in vain, just now. What the
 // Connection says is up to ten seconds old.
 func (e *end) unanswered() bool {

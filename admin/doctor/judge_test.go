@@ -53,6 +53,29 @@ func TestHealthyClusters(t *testing.T) {
 	golden.Compare(t, "testdata/healthy.txt", b.String())
 }
 
+// Gateways that have found what the path carries send nothing larger: all is well.
+func TestDiscoveredPathMTU(t *testing.T) {
+	w := newWorld(t)
+	for _, e := range []*end{w.client, w.server} {
+		const mtu, carries = 8900, 1440
+		e.gateway().MTU, e.before.DataPlane.MTU, e.after.DataPlane.MTU, e.peer.Fabric.Spec.MTU = mtu, mtu, mtu, mtu
+		e.probe.MTU, e.probe.Largest, e.probe.Limit, e.probe.Pings[1].Size = carries, carries, 8940, carries
+		e.probe.Path.MTU, e.probe.Path.Inner = 9000, 8940
+	}
+	texts := map[string]string{
+		"path-mtu": "1440 passes; 1440 passes",
+		"mss":      "TCP connections get an MSS of at most 1400 for IPv4, 1380 for IPv6",
+	}
+	for _, f := range judge(w.facts) {
+		if f.Status != OK {
+			t.Errorf("%+v", f)
+		}
+		if want, ok := texts[f.Check]; ok && f.Message != want {
+			t.Errorf("%s: %q, want %q", f.Check, f.Message, want)
+		}
+	}
+}
+
 func TestOneSide(t *testing.T) {
 	for name, side := range map[string]func(*world) *end{"client": func(w *world) *end { return w.client }, "server": func(w *world) *end { return w.server }} {
 		t.Run(name, func(t *testing.T) {

@@ -165,7 +165,7 @@ func (g *gateway) serveProbe(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no tunnel to probe yet: 'gateway status' says what is missing", http.StatusConflict)
 		return
 	}
-	report := probeReport{Time: time.Now(), Peer: peer, Endpoint: s.Tunnel.Endpoint, MTU: s.MTU}
+	report := newProbeReport(time.Now(), peer, s)
 	report.Path = pathOf(s.Tunnel.Endpoint)
 	prober{g.forwarder.PingPeer, request}.run(r.Context(), &report)
 	w.Header().Set("Content-Type", "application/json")

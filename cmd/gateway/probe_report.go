@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
+	"github.com/sluice-net/sluice/dataplane"
 )
 
 // probeReport is what "gateway probe" shows. Its JSON form is what scripts read:
@@ -18,7 +19,8 @@ type probeReport struct {
 	// tunnel's own packets go.
 	Peer     netip.Addr     `json:"peer"`
 	Endpoint netip.AddrPort `json:"endpoint,omitzero"`
-	// MTU is the tunnel's.
+	// MTU is the largest packet that leaves for the peer: the tunnel's MTU, or less if the
+	// gateway has found that the path carries less.
 	MTU int `json:"mtu"`
 	// Path is what this host knows of the way to Endpoint.
 	Path probePathMTU `json:"path,omitzero"`
@@ -28,6 +30,11 @@ type probeReport struct {
 	// largest that was tried.
 	Largest int `json:"largest"`
 	Limit   int `json:"limit"`
+}
+
+// newProbeReport has what is known without a ping.
+func newProbeReport(at time.Time, peer netip.Addr, s dataplane.Status) probeReport {
+	return probeReport{Time: at, Peer: peer, Endpoint: s.Tunnel.Endpoint, MTU: s.PathMTU}
 }
 
 // probePathMTU is the size of packets that this host sends towards the peer

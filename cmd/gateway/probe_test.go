@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
 	"github.com/sluice-net/sluice/cmd/internal/daemontest"
+	"github.com/sluice-net/sluice/dataplane"
 )
 
 func TestProbeFlags(t *testing.T) {
@@ -166,6 +167,24 @@ func TestProber(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the gateway itself has found to be too large for the path, no packet has.
+func TestProbeOfDiscoveredPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const mtu, carries = 8900, 1440
+		l := line{takes: carries, rtt: time.Millisecond, pings: make(chan int, 1)}
+		l.pings <- 1
+		r := newProbeReport(time.Now(), netip.MustParseAddr("169.254.18.2"), dataplane.Status{MTU: mtu, PathMTU: carries})
+		r.Path = probePathMTU{MTU: 9000, Inner: 8940}
+		prober{l.ping, probeRequest{Count: 1, Timeout: time.Second}}.run(t.Context(), &r)
+		if r.MTU != carries || r.Largest != carries || r.Limit != 8940 {
+			t.Errorf("the report says %+v", r)
+		}
+		if text := largestText(r); strings.Contains(text, "WARNING") {
+			t.Errorf("a warning of packets that do not leave: %s", text)
+		}
+	})
 }
 
 func TestWriteProbe(t *testing.T) {
