@@ -97,8 +97,11 @@ type PingState struct {
 
 // DataPlane is what a gateway's packet path does.
 type DataPlane struct {
-	Configured bool           `json:"configured"`
-	MTU        int            `json:"mtu"`
+	Configured bool `json:"configured"`
+	MTU        int  `json:"mtu"`
+	// PathMTU is the largest packet that leaves for the peer: MTU unless the gateway has found
+	// that the path carries less. 0: an older gateway does not say so.
+	PathMTU    int            `json:"pathMTU,omitempty"`
 	Tunnel     TunnelStats    `json:"tunnel"`
 	Internal   []netip.Addr   `json:"internal"`
 	TunnelAddr netip.Addr     `json:"tunnelAddress"`

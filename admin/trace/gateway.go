@@ -166,7 +166,11 @@ func (w *walk) translateOut(s *Side) bool {
 	if w.dst.Is6() {
 		header = ipv6
 	}
-	h.Facts = append(h.Facts, fmt.Sprintf("MTU %d: TCP MSS at most %d", d.MTU, d.MTU-header))
+	size, text := d.MTU, fmt.Sprintf("MTU %d", d.MTU)
+	if d.PathMTU > 0 && d.PathMTU < d.MTU {
+		size, text = d.PathMTU, fmt.Sprintf("MTU %d, the path to the peer carries %d", d.MTU, d.PathMTU)
+	}
+	h.Facts = append(h.Facts, fmt.Sprintf("%s: TCP MSS at most %d", text, size-header))
 	if why := r.Sync.Peer.MTUMismatch; why != "" {
 		h.Facts = append(h.Facts, "MTUs differ: "+why)
 	}

@@ -110,6 +110,24 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestPathMTU: the MSS is the one that follows from what the path carries.
+func TestPathMTU(t *testing.T) {
+	f := world()
+	f.Local.report().DataPlane.MTU, f.Local.report().DataPlane.PathMTU = 8900, 1440
+	var out bytes.Buffer
+	if err := Trace(f).Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"MTU 8900, the path to the peer carries 1440: TCP MSS at most 1400\n",
+		"MTU 1340: TCP MSS at most 1300\n", // the other end
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
 // TestStops: every fact that stops a packet is found, at its hop.
 func TestStops(t *testing.T) {
 	condition := func(s *Side, reason, message string) {
