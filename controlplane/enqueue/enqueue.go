@@ -1,4 +1,4 @@
-// Package enqueue finds what to reconcile after an event that concerns several objects.
+// Package enqueue says which events matter, and finds what to reconcile after one that concerns several objects.
 package enqueue
 
 import (
@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 // Each returns a request for every object of a list that a cache fills: key says for what. It is
@@ -29,4 +31,13 @@ func Each(ctx context.Context, r client.Reader, list client.ObjectList, key func
 		log.FromContext(ctx).Error(err, "an event may be lost", "list", fmt.Sprintf("%T", list))
 	}
 	return requests
+}
+
+// When passes whatever comes or goes, and those updates of which differ says that they matter.
+func When[T client.Object](differ func(before, now T) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(T)
+		now, also := e.ObjectNew.(T)
+		return !ok || !also || differ(before, now)
+	}}
 }

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -22,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // byCluster is the index of objects by the ID of the remote cluster.
@@ -50,7 +50,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, offloads bool) erro
 	kinds := map[client.Object]predicate.Predicate{
 		new(networkingv1beta1.Configuration): relabelled, new(networkingv1beta1.GatewayServer): relabelled, new(networkingv1beta1.GatewayClient): relabelled,
 		// Not for each latency that is measured.
-		new(networkingv1beta1.Connection): predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: hasOtherValue}),
+		new(networkingv1beta1.Connection): predicate.Or[client.Object](relabelled, enqueue.When(hasOtherValue)),
 		new(appsv1.Deployment):            predicate.ResourceVersionChangedPredicate{},
 	}
 	if secrets != nil {
@@ -66,9 +66,9 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, offloads bool) erro
 	}
 	if offloads {
 		kinds[new(offloadingv1beta1.VirtualNode)] = predicate.ResourceVersionChangedPredicate{}
-		kinds[new(authv1beta1.ResourceSlice)] = predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: becomesDrained})
+		kinds[new(authv1beta1.ResourceSlice)] = predicate.Or[client.Object](relabelled, enqueue.When(becomesDrained))
 		// Not for each heartbeat.
-		kinds[new(corev1.Node)] = predicate.Or[client.Object](relabelled, predicate.Funcs{UpdateFunc: becomesReady})
+		kinds[new(corev1.Node)] = predicate.Or[client.Object](relabelled, enqueue.When(becomesReady))
 	}
 	for o, changes := range kinds {
 		if err := watch(o, changes); err != nil {
@@ -100,22 +100,14 @@ func clusterOf(o client.Object) string {
 }
 
 // hasOtherValue tells whether a Connection has come up or gone down.
-func hasOtherValue(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*networkingv1beta1.Connection)
-	now, also := e.ObjectNew.(*networkingv1beta1.Connection)
-	return !ok || !also || before.Status.Value != now.Status.Value
+func hasOtherValue(before, now *networkingv1beta1.Connection) bool {
+	return before.Status.Value != now.Status.Value
 }
 
 // becomesDrained tells whether the provider has drained this cluster, or does so no more.
-func becomesDrained(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*authv1beta1.ResourceSlice)
-	now, also := e.ObjectNew.(*authv1beta1.ResourceSlice)
-	return !ok || !also || before.Drained() != now.Drained()
+func becomesDrained(before, now *authv1beta1.ResourceSlice) bool {
+	return before.Drained() != now.Drained()
 }
 
 // becomesReady tells whether a Node has become ready, or is so no more.
-func becomesReady(e event.UpdateEvent) bool {
-	before, ok := e.ObjectOld.(*corev1.Node)
-	now, also := e.ObjectNew.(*corev1.Node)
-	return !ok || !also || isReady(before) != isReady(now)
-}
+func becomesReady(before, now *corev1.Node) bool { return isReady(before) != isReady(now) }

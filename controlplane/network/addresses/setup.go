@@ -78,14 +78,10 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 // address, that of the labels: what is seen then is older than the second one, and
 // a decision on it would end in a conflict.
 func notHalfWritten() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*ipamv1alpha1.IP)
-			after, ok2 := e.ObjectNew.(*ipamv1alpha1.IP)
-			return !ok || !ok2 || before.Generation != after.Generation || before.Status.IP != "" || after.Status.IP != "" ||
-				before.Labels[ipamv1alpha1.LabelNetworkName] == after.Labels[ipamv1alpha1.LabelNetworkName]
-		},
-	})
+	return builder.WithPredicates(enqueue.When(func(before, after *ipamv1alpha1.IP) bool {
+		return before.Generation != after.Generation || before.Status.IP != "" || after.Status.IP != "" ||
+			before.Labels[ipamv1alpha1.LabelNetworkName] == after.Labels[ipamv1alpha1.LabelNetworkName]
+	}))
 }
 
 // notMade drops that a child is there: we made it, or the IP is new to us too.
@@ -95,13 +91,9 @@ func notMade() builder.Predicates {
 
 // otherPrefix lets pass what changes for the IPs of a Network.
 func otherPrefix(liqoNamespace string) builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*ipamv1alpha1.Network)
-			after, ok2 := e.ObjectNew.(*ipamv1alpha1.Network)
-			return !ok || !ok2 || originOf(before, liqoNamespace) != originOf(after, liqoNamespace)
-		},
-	})
+	return builder.WithPredicates(enqueue.When(func(before, after *ipamv1alpha1.Network) bool {
+		return originOf(before, liqoNamespace) != originOf(after, liqoNamespace)
+	}))
 }
 
 // ofNetwork returns the IPs that a change of a Network concerns.

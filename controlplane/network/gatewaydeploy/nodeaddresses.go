@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // nodeAddresses knows from which prefixes nodes send, for the policies of all gateways.
@@ -79,7 +79,7 @@ func (n *nodeAddresses) setup(mgr ctrl.Manager) error {
 		return []reconcile.Request{{}}
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("nodeaddresses").
-		Watches(new(corev1.Node), one, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeMoved})).
-		Watches(new(networkingv1beta1.InternalNode), one, builder.WithPredicates(predicate.Funcs{UpdateFunc: internalNodeMoved})).
+		Watches(new(corev1.Node), one, builder.WithPredicates(enqueue.When(nodeMoved))).
+		Watches(new(networkingv1beta1.InternalNode), one, builder.WithPredicates(enqueue.When(internalNodeMoved))).
 		Complete(n)
 }

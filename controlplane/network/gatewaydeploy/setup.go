@@ -13,8 +13,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
@@ -99,7 +98,6 @@ func indexPods(mgr ctrl.Manager) error {
 }
 
 func (r *reconciler) setup(mgr ctrl.Manager) error {
-	enqueue := func(f handler.MapFunc) handler.EventHandler { return handler.EnqueueRequestsFromMapFunc(f) }
 	// ServiceMonitors are not watched: most clusters do not know the kind.
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(r.kind.name)).
@@ -112,30 +110,28 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Owns(new(rbacv1.Role)).
 		Owns(new(rbacv1.RoleBinding)).
 		// Who leads. A renewal, every other second, is no news.
-		Owns(new(coordinationv1.Lease), builder.WithPredicates(predicate.Funcs{UpdateFunc: leaseMoved})).
+		Owns(new(coordinationv1.Lease), builder.WithPredicates(enqueue.When(leaseMoved))).
 		// No owner reference leads from here to the gateway. At the start they all come by, so that orphans are found.
-		Watches(new(rbacv1.RoleBinding), enqueue(byGatewayLabels)).
-		Watches(new(rbacv1.ClusterRoleBinding), enqueue(byGatewayLabels)).
+		Watches(new(rbacv1.RoleBinding), handler.EnqueueRequestsFromMapFunc(byGatewayLabels)).
+		Watches(new(rbacv1.ClusterRoleBinding), handler.EnqueueRequestsFromMapFunc(byGatewayLabels)).
 		// It may belong to the GatewayServer or GatewayClient. The gateway writes its status often.
-		Watches(new(networkingv1beta1.Connection), enqueue(r.byChildName), builder.WithPredicates(predicate.Funcs{UpdateFunc: described})).
+		Watches(new(networkingv1beta1.Connection), handler.EnqueueRequestsFromMapFunc(r.byChildName), builder.WithPredicates(enqueue.When(described))).
 		// Keys, and those of the peer.
-		Watches(new(corev1.Secret), enqueue(r.inNamespace)).
-		Watches(new(networkingv1beta1.PublicKey), enqueue(r.inNamespace)).
+		Watches(new(corev1.Secret), handler.EnqueueRequestsFromMapFunc(r.inNamespace)).
+		Watches(new(networkingv1beta1.PublicKey), handler.EnqueueRequestsFromMapFunc(r.inNamespace)).
 		// Which pod leads, and where it is.
-		Watches(new(corev1.Pod), enqueue(byPodLabel), builder.WithPredicates(gatewayPods)).
+		Watches(new(corev1.Pod), handler.EnqueueRequestsFromMapFunc(byPodLabel), builder.WithPredicates(gatewayPods)).
 		// Its addresses are the endpoint of a NodePort.
-		Watches(new(corev1.Node), enqueue(r.onNode), builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(new(corev1.Node), handler.EnqueueRequestsFromMapFunc(r.onNode), builder.WithPredicates(enqueue.When(nodeChanged))).
 		// What lets packets in comes back, and so does what forbids to drain.
 		Owns(new(networkingv1.NetworkPolicy)).
-		Owns(new(policyv1.PodDisruptionBudget), builder.WithPredicates(predicate.Funcs{UpdateFunc: described})).
+		Owns(new(policyv1.PodDisruptionBudget), builder.WithPredicates(enqueue.When(described))).
 		// All gateways take packets from the addresses of all nodes.
 		WatchesRawSource(source.Channel(r.woken, new(handler.EnqueueRequestForObject))).
 		// A gateway of the other kind that has this one's name may come or go.
-		Watches(r.kind.other().new(), new(handler.EnqueueRequestForObject), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool {
-				return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-			},
-		})).
+		Watches(r.kind.other().new(), new(handler.EnqueueRequestForObject), builder.WithPredicates(enqueue.When(func(before, now client.Object) bool {
+			return before.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero()
+		}))).
 		Complete(r)
 }
 
@@ -190,18 +186,7 @@ func (r *reconciler) wakeAll(ctx context.Context) {
 }
 
 func (r *reconciler) gateways(ctx context.Context, which ...client.ListOption) []reconcile.Request {
-	list := r.kind.list()
-	if err := r.List(ctx, list, which...); err != nil {
-		return nil // the cache has ended
-	}
-	var requests []reconcile.Request
-	_ = meta.EachListItem(list, func(o runtime.Object) error {
-		if g, ok := o.(client.Object); ok {
-			requests = append(requests, request(g.GetNamespace(), g.GetName()))
-		}
-		return nil
-	})
-	return requests
+	return enqueue.Each(ctx, r, r.kind.list(), client.ObjectKeyFromObject, which...)
 }
 
 // onNode is every gateway with a pod on the node.
@@ -229,37 +214,28 @@ func isGatewayPod(o client.Object) bool {
 }
 
 // leaseMoved tells whether a Lease has another holder, or was edited.
-func leaseMoved(e event.UpdateEvent) bool {
-	before, ok1 := e.ObjectOld.(*coordinationv1.Lease)
-	now, ok2 := e.ObjectNew.(*coordinationv1.Lease)
-	return !ok1 || !ok2 || holder(before) != holder(now) || described(e)
+func leaseMoved(before, now *coordinationv1.Lease) bool {
+	return holder(before) != holder(now) || described(before, now)
 }
 
 // described tells whether anything but the status of an object changed.
-func described(e event.UpdateEvent) bool {
-	a, b := e.ObjectOld, e.ObjectNew
+func described(a, b client.Object) bool {
 	return a.GetGeneration() != b.GetGeneration() || !equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) ||
 		!equality.Semantic.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) ||
 		!equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences())
 }
 
 // nodeChanged tells whether the addresses of a node changed, or whether it is ready.
-func nodeChanged(e event.UpdateEvent) bool {
-	before, ok1 := e.ObjectOld.(*corev1.Node)
-	now, ok2 := e.ObjectNew.(*corev1.Node)
-	return !ok1 || !ok2 || nodeReady(before) != nodeReady(now) || !slices.Equal(before.Status.Addresses, now.Status.Addresses)
+func nodeChanged(before, now *corev1.Node) bool {
+	return nodeReady(before) != nodeReady(now) || nodeMoved(before, now)
 }
 
 // nodeMoved tells whether a node has other addresses.
-func nodeMoved(e event.UpdateEvent) bool {
-	before, ok1 := e.ObjectOld.(*corev1.Node)
-	now, ok2 := e.ObjectNew.(*corev1.Node)
-	return !ok1 || !ok2 || !slices.Equal(before.Status.Addresses, now.Status.Addresses)
+func nodeMoved(before, now *corev1.Node) bool {
+	return !slices.Equal(before.Status.Addresses, now.Status.Addresses)
 }
 
 // internalNodeMoved tells whether the agent found other addresses.
-func internalNodeMoved(e event.UpdateEvent) bool {
-	before, ok1 := e.ObjectOld.(*networkingv1beta1.InternalNode)
-	now, ok2 := e.ObjectNew.(*networkingv1beta1.InternalNode)
-	return !ok1 || !ok2 || before.Status.NodeIP != now.Status.NodeIP
+func internalNodeMoved(before, now *networkingv1beta1.InternalNode) bool {
+	return before.Status.NodeIP != now.Status.NodeIP
 }

@@ -21,6 +21,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
 // Fields of the cache's indexes. Pods belong to others too, hence the prefix.
@@ -69,7 +70,7 @@ func peerOf(o client.Object) string { return o.GetLabels()[networkingv1beta1.Lab
 
 // notStatus passes updates of anything but the status and of what only an API
 // server looks at: someone changed what we wrote, or it is being deleted.
-var notStatus = onUpdate(func(x, y client.Object) bool {
+var notStatus = enqueue.When(func(x, y client.Object) bool {
 	return x.GetUID() != y.GetUID() || x.GetGeneration() != y.GetGeneration() ||
 		x.GetDeletionTimestamp().IsZero() != y.GetDeletionTimestamp().IsZero() ||
 		!maps.Equal(x.GetLabels(), y.GetLabels()) || !maps.Equal(x.GetAnnotations(), y.GetAnnotations()) ||
@@ -78,19 +79,19 @@ var notStatus = onUpdate(func(x, y client.Object) bool {
 
 // comesOrGoes passes an update only if the object is another one now, is about
 // to go, or is for another remote cluster.
-var comesOrGoes = onUpdate(func(x, y client.Object) bool {
+var comesOrGoes = enqueue.When(func(x, y client.Object) bool {
 	return x.GetUID() != y.GetUID() || x.GetDeletionTimestamp().IsZero() != y.GetDeletionTimestamp().IsZero() || peerOf(x) != peerOf(y)
 })
 
 // partChanged passes updates of a Node that change whether it takes part.
-var partChanged = onUpdate(func(x, y client.Object) bool {
+var partChanged = enqueue.When(func(x, y client.Object) bool {
 	const l = networkingv1beta1.LabelNodeType
 	return x.GetUID() != y.GetUID() || x.GetLabels()[l] != y.GetLabels()[l]
 })
 
 // gatewayChanged passes updates of a gateway that its InternalFabric shows, and
 // of the condition that speaks of it.
-var gatewayChanged = onUpdate(func(x, y client.Object) bool {
+var gatewayChanged = enqueue.When(func(x, y client.Object) bool {
 	const ready = string(networkingv1beta1.ConditionInternalNetworkReady)
 	return x.GetGeneration() != y.GetGeneration() || peerOf(x) != peerOf(y) || gatewayOf(x) != gatewayOf(y) ||
 		!equality.Semantic.DeepEqual(meta.FindStatusCondition(conditionsOf(x), ready), meta.FindStatusCondition(conditionsOf(y), ready))
@@ -98,25 +99,16 @@ var gatewayChanged = onUpdate(func(x, y client.Object) bool {
 
 // configurationChanged passes updates of a Configuration's status, and those
 // that make it speak of an older spec.
-var configurationChanged = onUpdate(func(x, y client.Object) bool {
-	old, isOld := x.(*networkingv1beta1.Configuration)
-	now, isNow := y.(*networkingv1beta1.Configuration)
-	return !isOld || !isNow || old.Generation != now.Generation || peerOf(x) != peerOf(y) || !equality.Semantic.DeepEqual(old.Status, now.Status)
+var configurationChanged = enqueue.When(func(old, now *networkingv1beta1.Configuration) bool {
+	return old.Generation != now.Generation || peerOf(old) != peerOf(now) || !equality.Semantic.DeepEqual(old.Status, now.Status)
 })
-
-// onUpdate passes whatever comes or goes, and updates that differ.
-func onUpdate(differ func(x, y client.Object) bool) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return differ(e.ObjectOld, e.ObjectNew) }}
-}
 
 // internalCIDR passes the Network of the internal CIDR when its prefix changes.
 func internalCIDR(key client.ObjectKey) predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == key }),
-		onUpdate(func(x, y client.Object) bool {
-			old, isOld := x.(*ipamv1alpha1.Network)
-			now, isNow := y.(*ipamv1alpha1.Network)
-			return isOld && isNow && (old.Status.CIDR != now.Status.CIDR || old.UID != now.UID)
+		enqueue.When(func(old, now *ipamv1alpha1.Network) bool {
+			return old.Status.CIDR != now.Status.CIDR || old.UID != now.UID
 		}))
 }
 

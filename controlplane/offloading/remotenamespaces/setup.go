@@ -14,9 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -44,12 +42,10 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error
 		})).
 		Watches(&rbacv1.RoleBinding{}, ofTenant).
 		// Whether it is as it is to be, and whether the cluster counts what it bounds; not every object that is counted.
-		Watches(&corev1.ResourceQuota{}, ofTenant, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			before, is := e.ObjectOld.(*corev1.ResourceQuota)
-			now, also := e.ObjectNew.(*corev1.ResourceQuota)
-			return is && also && (!equality.Semantic.DeepEqual(before.Spec, now.Spec) || !maps.Equal(before.Labels, now.Labels) ||
-				!equality.Semantic.DeepEqual(before.Status.Hard, now.Status.Hard) || len(before.Status.Used) != len(now.Status.Used))
-		}})).
+		Watches(&corev1.ResourceQuota{}, ofTenant, builder.WithPredicates(enqueue.When(func(before, now *corev1.ResourceQuota) bool {
+			return !equality.Semantic.DeepEqual(before.Spec, now.Spec) || !maps.Equal(before.Labels, now.Labels) ||
+				!equality.Semantic.DeepEqual(before.Status.Hard, now.Status.Hard) || len(before.Status.Used) != len(now.Status.Used)
+		}))).
 		// At a start this finds what was made for maps that are gone.
 		WatchesRawSource(source.Kind(namespaces, &corev1.Namespace{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, n *corev1.Namespace) []ctrl.Request {

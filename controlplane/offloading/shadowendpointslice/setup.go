@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -65,7 +64,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue
 		// Whether the consumer is away.
 		Watches(new(corev1beta1.ForeignCluster), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			return r.slicesOf(ctx, o.GetName())
-		}), builder.WithPredicates(awayChanged())).
+		}), builder.WithPredicates(enqueue.When(func(before, now *corev1beta1.ForeignCluster) bool { return away(before) != away(now) }))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: queues}).
 		Complete(apply.RequeueOnConflict(r))
 }
@@ -136,13 +135,4 @@ func trim(o any) (any, error) {
 	}
 	kept.Object["spec"] = u.Object["spec"]
 	return kept, nil
-}
-
-// awayChanged passes what makes a difference to whether a consumer is away.
-func awayChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*corev1beta1.ForeignCluster)
-		now, is := e.ObjectNew.(*corev1beta1.ForeignCluster)
-		return !ok || !is || away(before) != away(now)
-	}}
 }

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -99,7 +98,7 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, o Options) error {
 		// Whether the peer is away.
 		Watches(new(corev1beta1.ForeignCluster), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			return r.imports(ctx, client.MatchingFields{byCluster: o.GetName()})
-		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: networkChanged})).
+		}), builder.WithPredicates(enqueue.When(networkChanged))).
 		Complete(apply.RequeueOnConflict(r))
 }
 
@@ -132,16 +131,14 @@ func (r *Reconciler) ifKnown(ctx context.Context, namespace, name string) []ctrl
 }
 
 // networkChanged tells whether the network of a peering came up or went down.
-func networkChanged(e event.UpdateEvent) bool {
-	status := func(o client.Object) (s corev1beta1.ConditionStatus) {
-		if c, ok := o.(*corev1beta1.ForeignCluster); ok {
-			for _, n := range c.Status.Modules.Networking.Conditions {
-				if n.Type == corev1beta1.ConditionNetworkConnection {
-					s = n.Status
-				}
+func networkChanged(before, now *corev1beta1.ForeignCluster) bool {
+	status := func(c *corev1beta1.ForeignCluster) (s corev1beta1.ConditionStatus) {
+		for _, n := range c.Status.Modules.Networking.Conditions {
+			if n.Type == corev1beta1.ConditionNetworkConnection {
+				s = n.Status
 			}
 		}
 		return s
 	}
-	return status(e.ObjectOld) != status(e.ObjectNew)
+	return status(before) != status(now)
 }
