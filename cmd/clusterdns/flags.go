@@ -26,7 +26,6 @@ type options struct {
 	address    netip.AddrPort
 	listen     daemon.Addresses
 	log        daemon.Log
-	version    bool
 }
 
 const usageHead = `clusterdns answers DNS queries for Services that clusters
@@ -81,7 +80,7 @@ Examples:
   clusterdns status -o json | jq .answers
 `
 
-// parseFlags reads the command line. After --help, which it answers on stdout, the error is pflag.ErrHelp.
+// parseFlags reads the command line. After --help and --version, which it answers on stdout, the error is pflag.ErrHelp.
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	var o options
 	fs := daemon.NewFlagSet(string(program), nil)
@@ -91,8 +90,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.Uint32Var(&o.ttl, "ttl", clusterdns.DefaultTTL, "`seconds` for which an answer may be cached")
 	daemon.AddrPortVar(fs, &o.address, "listen-address", ":1053", "`IP:port` of the DNS server, UDP and TCP")
 	program.Vars(fs, &o.listen, &o.log, metricsAddress, ":8081")
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+	if err := program.ParseFlags(fs, args, stdout, usageHead, usageTail, version); err != nil {
 		return o, err
 	}
 	if err := o.check(); err != nil {

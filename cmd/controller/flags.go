@@ -34,7 +34,6 @@ type options struct {
 	qps         float32
 	burst       int
 	log         daemon.Log
-	version     bool
 }
 
 const usageHead = `controller is the control plane of the network between clusters. One runs in
@@ -76,8 +75,8 @@ replica leads at once.
 Exit status: 0 after a signal, 1 after an error, which is printed.
 `
 
-// parseFlags reads the command line. After --help, which it answers on stdout,
-// the error is pflag.ErrHelp.
+// parseFlags reads the command line. After --help and --version, which it answers
+// on stdout, the error is pflag.ErrHelp.
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	var o options
 	pools := cidr.DefaultPools()
@@ -136,8 +135,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.IntVar(&o.burst, "kube-api-burst", 4000, "`requests` allowed in a burst")
 	fs.IntVar(&o.Concurrency, "concurrency", 4, "`number` of objects of a kind that are reconciled at the same time, unless the kind has its own limit")
 	daemon.LogVar(fs, &o.log)
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+	if err := program.ParseFlags(fs, args, stdout, usageHead, usageTail, version); err != nil {
 		return o, err
 	}
 	o.Bootstrap.ExternalCIDR = bootstrap.Range{Prefix: external, Fixed: fs.Changed("external-cidr")}

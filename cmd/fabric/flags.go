@@ -34,7 +34,6 @@ type options struct {
 	listen         daemon.Addresses
 	log            daemon.Log
 	idle           []string // flags of Liqo that have no effect
-	version        bool
 }
 
 // maxQueues is how many queues node/tunlink uses at most.
@@ -129,8 +128,8 @@ var aliases = map[string]string{
 	"health-probe-bind-address": "health-probe-address",
 }
 
-// parseFlags reads the command line of the node agent. After --help, which it
-// answers on stdout, the error is pflag.ErrHelp.
+// parseFlags reads the command line of the node agent. After --help
+// and --version, which it answers on stdout, the error is pflag.ErrHelp.
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	o := options{}
 	fs := daemon.NewFlagSet(string(program), aliases)
@@ -147,9 +146,8 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	fs.BoolVar(&o.udpGRO, "udp-gro", true, "links of kind tun: receive runs of packets in one system call (UDP_GRO); =false if the kernel corrupts them")
 	fs.IntVar(&o.queues, "tun-queues", 0, "links of kind tun: `number` of queues of a device (default: depends on the processors)")
 	program.Vars(fs, &o.listen, &o.log, metricsAddress, "127.0.0.1:8091")
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	addIdleFlags(fs)
-	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+	if err := program.ParseFlags(fs, args, stdout, usageHead, usageTail, version); err != nil {
 		return o, err
 	}
 	o.idle = setIdleFlags(fs)

@@ -30,7 +30,6 @@ type options struct {
 	sockets    int // towards the nodes; 0: as many as nodeSockets says
 	services   bool
 	pathMTU    bool
-	version    bool
 }
 
 const usageHead = `gateway connects this cluster to one peer: it receives packets from the nodes in
@@ -129,8 +128,8 @@ Examples:
   gateway status -o json | jq .dataPlane.egress.verdicts
 `
 
-// parseFlags reads the command line of the gateway. After --help, which it
-// answers on stdout, the error is pflag.ErrHelp.
+// parseFlags reads the command line of the gateway. After --help
+// and --version, which it answers on stdout, the error is pflag.ErrHelp.
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	o := options{}
 	fs := newFlagSet()
@@ -155,8 +154,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 	_ = fs.MarkDeprecated("wireguard-workers", "it does nothing: see --node-sockets") // fails for unknown flags only
 	fs.BoolVar(&o.services, "services", false, "exchange Services with the peer's gateway, on TCP port 6092 in the tunnel")
 	daemon.AddrPortVar(fs, &o.listen.Pprof, "pprof-address", "off", "`IP:port` of the Go profiler, or off")
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+	if err := program.ParseFlags(fs, args, stdout, usageHead, usageTail, version); err != nil {
 		return o, err
 	}
 	if err := o.takeMode(fs, cluster); err != nil {

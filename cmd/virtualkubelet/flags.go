@@ -33,7 +33,6 @@ type options struct {
 	policies                   map[string]reflection.Policy // by resource
 	listen                     daemon.Addresses
 	log                        daemon.Log
-	version                    bool
 }
 
 const usageHead = `virtualkubelet runs the virtual nodes that stand for one other
@@ -94,7 +93,7 @@ var aliases = map[string]string{
 	"liqo-namespace":     "namespace",
 }
 
-// parseFlags reads the command line. After --help, which it answers on stdout, the error is pflag.ErrHelp.
+// parseFlags reads the command line. After --help and --version, which it answers on stdout, the error is pflag.ErrHelp.
 func parseFlags(args []string, stdout io.Writer) (options, error) {
 	var o options
 	fs := daemon.NewFlagSet(string(program), aliases)
@@ -131,8 +130,7 @@ func parseFlags(args []string, stdout io.Writer) (options, error) {
 		})
 	}
 	program.Vars(fs, &o.listen, &o.log, metricsAddress, ":8081")
-	fs.BoolVar(&o.version, "version", false, "print the version and exit")
-	if err := daemon.Parse(fs, args, stdout, usageHead, usageTail); err != nil || o.version {
+	if err := program.ParseFlags(fs, args, stdout, usageHead, usageTail, version); err != nil {
 		return o, err
 	}
 	if err := o.check(); err != nil {

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/sluice-net/sluice/cmd/internal/daemon"
@@ -39,10 +38,6 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	o, err := parseFlags(args, stdout)
 	if err != nil {
 		return err
-	}
-	if o.version {
-		fmt.Fprintln(stdout, program.VersionLine(version))
-		return nil
 	}
 	return serve(ctx, o, o.log.New(stderr, nil))
 }

@@ -103,9 +103,20 @@ func (p Program) ExitCode(err error, stderr io.Writer) int {
 	return 1
 }
 
-// VersionLine names the program and what it was built from. The version is what
+// ParseFlags is Parse for the flags of the program itself, which has --version, too. It answers that like --help, and
+// with the same error: there is nothing left to do.
+func (p Program) ParseFlags(fs *pflag.FlagSet, args []string, stdout io.Writer, head, tail, version string) error {
+	asked := fs.Bool("version", false, "print the version and exit")
+	if err := Parse(fs, args, stdout, head, tail); err != nil || !*asked {
+		return err
+	}
+	fmt.Fprintln(stdout, p.versionLine(version))
+	return pflag.ErrHelp
+}
+
+// versionLine names the program and what it was built from. The version is what
 // the linker set; it may be empty.
-func (p Program) VersionLine(version string) string {
+func (p Program) versionLine(version string) string {
 	return fmt.Sprintf("sluice %s %s (%s, %s/%s)", p, Version(version), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 

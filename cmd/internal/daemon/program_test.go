@@ -19,7 +19,7 @@ func TestVersion(t *testing.T) {
 	if Version("") == "" {
 		t.Error("a build without a version has none")
 	}
-	if got := gateway.VersionLine("v1.2.3-4-gabc"); !strings.HasPrefix(got, "sluice gateway v1.2.3-4-gabc (go") {
+	if got := gateway.versionLine("v1.2.3-4-gabc"); !strings.HasPrefix(got, "sluice gateway v1.2.3-4-gabc (go") {
 		t.Errorf("got %q", got)
 	}
 }
