@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/peering"
@@ -28,14 +27,7 @@ type oneCluster struct {
 // newOneCluster adds the flag that names the other cluster.
 func newOneCluster(a *app, cmd *cobra.Command, flag, usage string) *oneCluster {
 	c := &oneCluster{app: a}
-	cmd.Flags().StringVar(&c.peer, flag, "", usage)
-	require(cmd, flag)
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed(flag) && len(validation.IsDNS1123Label(c.peer)) > 0 {
-			return fmt.Errorf("--%s %q: must be lower-case letters, digits and dashes, at most 63", flag, c.peer)
-		}
-		return nil
-	}
+	requireCluster(cmd, &c.peer, flag, usage)
 	return c
 }
 

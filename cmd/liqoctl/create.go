@@ -49,15 +49,8 @@ func newCreation(a *app, k *kind, cmd *cobra.Command) *creation {
 	cmd.Aliases = k.allAliases()
 	cmd.Args = oneName
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.Flags().StringVar(&c.remoteClusterID, "remote-cluster-id", "", "`ID` of the other cluster (liqoctl info --get clusterid prints it there)")
-	require(cmd, "remote-cluster-id")
+	requireCluster(cmd, &c.remoteClusterID, "remote-cluster-id", "`ID` of the other cluster (liqoctl info --get clusterid prints it there)")
 	c.out = a.outputFlag(cmd, formatYAML, formatJSON, formatName)
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Flags().Changed("remote-cluster-id") && len(validation.IsDNS1123Label(c.remoteClusterID)) > 0 {
-			return fmt.Errorf("--remote-cluster-id %q: must be lower-case letters, digits and dashes, at most 63", c.remoteClusterID)
-		}
-		return nil
-	}
 	return c
 }
 
@@ -81,6 +74,18 @@ func require(cmd *cobra.Command, flags ...string) {
 		if err := cmd.MarkFlagRequired(flag); err != nil {
 			panic(err) // there is no such flag: a mistake where it is called
 		}
+	}
+}
+
+// requireCluster adds the flag that names the other cluster.
+func requireCluster(cmd *cobra.Command, id *string, flag, usage string) {
+	cmd.Flags().StringVar(id, flag, "", usage)
+	require(cmd, flag)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed(flag) && len(validation.IsDNS1123Label(*id)) > 0 {
+			return fmt.Errorf("--%s %q: must be lower-case letters, digits and dashes, at most 63", flag, *id)
+		}
+		return nil
 	}
 }
 
