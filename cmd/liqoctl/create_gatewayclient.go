@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,7 +57,7 @@ shows.`,
 		if o.Template, err = g.templateRef(in, networkingv1beta1.ConnectionClient, installed); err != nil {
 			return err
 		}
-		g.complete(&o.MTU, installed)
+		o.MTU = cmp.Or(g.mtu, installed.Gateway.MTU)
 		return c.run(cmd.Context(), in, peering.NewGatewayClient(c.metadata(args[0], in.Namespace), *o))
 	}
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +54,7 @@ GatewayClient must reach. Its status shows the address and the port.`,
 		if o.Template, err = g.templateRef(in, networkingv1beta1.ConnectionServer, installed); err != nil {
 			return err
 		}
-		g.complete(&o.MTU, installed)
+		o.MTU = cmp.Or(g.mtu, installed.Gateway.MTU)
 		completeServer(o, installed)
 		return c.run(cmd.Context(), in, peering.NewGatewayServer(c.metadata(args[0], in.Namespace), *o))
 	}
@@ -98,10 +99,4 @@ func (g *gatewayFlags) templateRef(in *access.Cluster, role networkingv1beta1.Co
 		t.Name = "" // the default of the installation
 	}
 	return peering.TemplateRef(in, role, t, installed.Adopted)
-}
-
-func (g *gatewayFlags) complete(mtu *int, installed access.Installation) {
-	if *mtu = g.mtu; *mtu == 0 {
-		*mtu = installed.Gateway.MTU
-	}
 }

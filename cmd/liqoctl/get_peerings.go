@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -133,10 +132,7 @@ func peeringTable(rows []peeringRow, wide bool, now time.Time) (header []string,
 		if wide {
 			row = append(row, string(r.Role), r.Latency, r.Endpoint, strconv.Itoa(r.MTU), r.Namespace)
 		}
-		for i := range row {
-			row[i] = cmp.Or(row[i], "-")
-		}
-		cells = append(cells, row)
+		cells = append(cells, dashed(row))
 	}
 	return header, cells
 }

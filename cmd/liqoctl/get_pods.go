@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -81,10 +80,7 @@ func podTable(pods []survey.OffloadedPod, wide bool, now time.Time) (header []st
 		if wide {
 			row = append(row, p.IP, p.OtherNamespace, p.Reason)
 		}
-		for i := range row {
-			row[i] = cmp.Or(row[i], "-")
-		}
-		cells = append(cells, row)
+		cells = append(cells, dashed(row))
 	}
 	return header, cells
 }

@@ -42,7 +42,7 @@ connect' again, which gives it to the peer.`,
 	}
 	cmd.Flags().StringVar(&o.Only, "only", "", "replace the keys of one gateway only: that of the `CLUSTER` local or remote")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", rotateTimeout, "`TIME` after which to give up; 0: no limit")
-	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions([]string{access.Local, access.Remote}, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "only", access.Local, access.Remote)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			o.Peer = args[0]

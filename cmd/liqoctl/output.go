@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,10 +38,7 @@ const (
 func (a *app) outputFlag(cmd *cobra.Command, formats ...string) *output {
 	o := &output{w: a.stdout, formats: formats, printer: genericclioptions.NewPrintFlags("")}
 	cmd.Flags().VarP(o, "output", "o", "`FORMAT` of the output: "+strings.Join(formats, ", "))
-	complete := cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
-		panic(err) // the flag was added above
-	}
+	complete(cmd, "output", formats...)
 	return o
 }
 
@@ -130,4 +128,12 @@ func (o *output) data(v any) error {
 	}
 	_, err = o.w.Write(text)
 	return err
+}
+
+// dashed is a row of a table, with dashes for what is not there.
+func dashed(row []string) []string {
+	for i := range row {
+		row[i] = cmp.Or(row[i], "-")
+	}
+	return row
 }

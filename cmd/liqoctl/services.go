@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -161,10 +160,7 @@ func serviceTable(shared []survey.SharedService, wide bool) (header []string, ce
 		if wide {
 			row = append(row, strings.Join(slices.Concat(s.Problems, s.Notes), "; "))
 		}
-		for i := range row {
-			row[i] = cmp.Or(row[i], "-")
-		}
-		cells = append(cells, row)
+		cells = append(cells, dashed(row))
 	}
 	return header, cells
 }

@@ -77,10 +77,7 @@ The pods stay, and the next test uses them again. With --rm they are removed at 
 	fs.StringVar(&t.internet, "internet-address", "1.1.1.1", "`ADDRESS` outside of all clusters that serves HTTP and HTTPS; empty: no check of the Internet")
 	fs.StringVar(&o.Image, "image", "", "`IMAGE` of the pods (default: from the same place as the controller's)")
 	fs.Int32Var(&o.Replicas, "replicas", 0, "`NUMBER` of pods in each cluster; 0: one on every node")
-	complete := cobra.FixedCompletions(nettest.NodeSets, cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc("np-nodes", complete); err != nil {
-		panic(err) // the flag was added above
-	}
+	complete(cmd, "np-nodes", nettest.NodeSets...)
 	t.out = a.outputFlag(cmd, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context()) }
 	return cmd
