@@ -61,13 +61,8 @@ func (g *gatherer) notePod(o *unstructured.Unstructured) {
 		return // its YAML shows what it is
 	}
 	found := pod{
-		NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, unwell: true,
+		NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, unwell: !survey.PodReady(&p),
 		gateway: p.Labels[networkingv1beta1.LabelComponent] == networkingv1beta1.ComponentGateway, ofLiqo: survey.OfLiqo(&p.Spec),
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			found.unwell = false
-		}
 	}
 	restarts := make(map[string]int32)
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {

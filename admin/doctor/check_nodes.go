@@ -147,7 +147,7 @@ func (e *end) agentHint(node string) string {
 		if p.Spec.NodeName != node {
 			continue
 		}
-		if !isReady(p) {
+		if !survey.PodReady(p) {
 			return fmt.Sprintf("the agent of the node, pod %s/%s, is not ready: see its log", p.Namespace, p.Name)
 		}
 		if survey.OfLiqo(&p.Spec) {

@@ -84,7 +84,7 @@ func gatewayPods(e *end) (out []Finding) {
 	}
 	ready := e.activePod()
 	switch {
-	case ready != nil && isReady(ready):
+	case ready != nil && survey.PodReady(ready):
 		// What else is wrong is another replica's.
 		for i := range out {
 			out[i].Status = Warning
@@ -163,18 +163,9 @@ func (e *end) noPods() Finding {
 	return fail("the gateway has no pod").on(object).fix("see 'kubectl -n %s describe deployment,replicaset', and the log of the controller", e.peer.Namespace)
 }
 
-func isReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // podProblem says why a pod does not do its work.
 func (e *end) podProblem(p *corev1.Pod) (f Finding, found bool) {
-	if !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed && !isReady(p) && len(e.pods.items) > 1 {
+	if !p.DeletionTimestamp.IsZero() || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed && !survey.PodReady(p) && len(e.pods.items) > 1 {
 		return f, false // on its way out
 	}
 	for _, c := range p.Status.Conditions {
@@ -187,7 +178,7 @@ func (e *end) podProblem(p *corev1.Pod) (f Finding, found bool) {
 			return f, true
 		}
 	}
-	if !isReady(p) {
+	if !survey.PodReady(p) {
 		f = fail("it is not ready")
 		if ev := e.lastWarning(p); ev != nil {
 			f = fail("it is not ready: %s", ev.Message)

@@ -361,7 +361,7 @@ func (e *endCase) askAgents(ctx context.Context) {
 		}
 		for i := range e.cluster.agents.items {
 			p := &e.cluster.agents.items[i]
-			if p.Spec.NodeName != n.Name || !isReady(p) || survey.OfLiqo(&p.Spec) {
+			if p.Spec.NodeName != n.Name || !survey.PodReady(p) || survey.OfLiqo(&p.Spec) {
 				continue
 			}
 			r, err := survey.ReadFabric(ctx, e.access, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})

@@ -109,7 +109,7 @@ func ready(pods []corev1.Pod, image string) (out []Prober, missing []string) {
 			continue
 		}
 		ip, err := netip.ParseAddr(p.Status.PodIP)
-		if isReady(p) && err == nil {
+		if survey.PodReady(p) && err == nil {
 			out = append(out, Prober{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, IP: ip})
 			continue
 		}
@@ -123,12 +123,6 @@ func on(node string) string {
 		return ""
 	}
 	return " on node " + node
-}
-
-func isReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // obstacle says in a few words why a pod is not ready.

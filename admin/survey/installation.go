@@ -302,14 +302,17 @@ func podOf(p *corev1.Pod) Pod {
 	for _, c := range p.Status.ContainerStatuses {
 		out.Restarts += c.RestartCount
 	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && p.DeletionTimestamp.IsZero() {
-			out.Ready = true
-			return out
-		}
+	if out.Ready = PodReady(p) && p.DeletionTimestamp.IsZero(); !out.Ready {
+		out.Reason = podReason(p)
 	}
-	out.Reason = podReason(p)
 	return out
+}
+
+// PodReady tells whether the kubelet of a pod says that it is ready.
+func PodReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // podReason says why a pod is not ready, in the words of the one who keeps it
