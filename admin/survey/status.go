@@ -3,8 +3,6 @@ package survey
 import (
 	"cmp"
 	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -199,11 +197,7 @@ func endpointText(e *networkingv1beta1.Endpoint) string {
 	if e == nil || len(e.Addresses) == 0 {
 		return ""
 	}
-	ports := make([]string, len(e.AllPorts()))
-	for i, p := range e.AllPorts() {
-		ports[i] = strconv.Itoa(int(p))
-	}
-	return net.JoinHostPort(e.Addresses[0], strings.Join(ports, ","))
+	return net.JoinHostPort(e.Addresses[0], networkingv1beta1.PortsText(e.AllPorts()))
 }
 
 func (c *Cluster) keyState(p *Peer) *KeyState {
