@@ -2,8 +2,10 @@ package access
 
 import (
 	"fmt"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 )
@@ -29,4 +31,20 @@ func Undiscovered(d discovery.ServerResourcesInterface, crds []apiextensionsv1.C
 		}
 	}
 	return missing, nil
+}
+
+// Listable are the wanted kinds of those that an API server serves, if they can be listed.
+func Listable(served []*metav1.APIResourceList, want func(schema.GroupVersionKind) bool) (kinds []schema.GroupVersionKind) {
+	for _, l := range served {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range l.APIResources {
+			if kind := gv.WithKind(r.Kind); slices.Contains(r.Verbs, "list") && want(kind) {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	return kinds
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sluice-net/sluice/admin/access"
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
@@ -136,7 +137,7 @@ func (g *gatherer) ourKinds(ctx context.Context, served []*metav1.APIResourceLis
 			groups = append(groups, crds.Items[i].Spec.Group)
 		}
 	}
-	kinds := listable(served, func(gv schema.GroupVersion, _ metav1.APIResource) bool { return slices.Contains(groups, gv.Group) })
+	kinds := access.Listable(served, func(kind schema.GroupVersionKind) bool { return slices.Contains(groups, kind.Group) })
 	if len(kinds) == 0 {
 		g.archive.miss(g.Name, "the objects of networking.liqo.io and ipam.liqo.io", errors.New("the cluster does not serve these kinds: the CRDs are not installed"))
 	}
@@ -145,8 +146,8 @@ func (g *gatherer) ourKinds(ctx context.Context, served []*metav1.APIResourceLis
 
 // policyKinds are those of network policies that CNIs bring.
 func policyKinds(served []*metav1.APIResourceList) []schema.GroupVersionKind {
-	return listable(served, func(gv schema.GroupVersion, r metav1.APIResource) bool {
-		return (gv.Group == "cilium.io" || strings.HasSuffix(gv.Group, "projectcalico.org") || gv.Group == "policy.networking.k8s.io") && strings.HasSuffix(r.Kind, "NetworkPolicy")
+	return access.Listable(served, func(kind schema.GroupVersionKind) bool {
+		return (kind.Group == "cilium.io" || strings.HasSuffix(kind.Group, "projectcalico.org") || kind.Group == "policy.networking.k8s.io") && strings.HasSuffix(kind.Kind, "NetworkPolicy")
 	})
 }
 
@@ -157,22 +158,6 @@ func (g *gatherer) served() []*metav1.APIResourceList {
 		g.archive.miss(g.Name, "the kinds that the cluster serves", err)
 	}
 	return lists
-}
-
-// listable are those that can be listed.
-func listable(served []*metav1.APIResourceList, want func(schema.GroupVersion, metav1.APIResource) bool) (kinds []schema.GroupVersionKind) {
-	for _, l := range served {
-		gv, err := schema.ParseGroupVersion(l.GroupVersion)
-		if err != nil {
-			continue
-		}
-		for _, r := range l.APIResources {
-			if slices.Contains(r.Verbs, "list") && want(gv, r) {
-				kinds = append(kinds, gv.WithKind(r.Kind))
-			}
-		}
-	}
-	return kinds
 }
 
 // objects are those that have been read, by kind.

@@ -193,18 +193,7 @@ func (e *end) othersIn(ctx context.Context, namespace string) ([]string, error) 
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return nil, e.Explain("look up the kinds of objects", err)
 	}
-	var kinds []schema.GroupVersionKind
-	for _, l := range lists {
-		gv, err := schema.ParseGroupVersion(l.GroupVersion)
-		if err != nil {
-			continue
-		}
-		for _, r := range l.APIResources {
-			if slices.Contains(r.Verbs, "list") && !transient[r.Kind] {
-				kinds = append(kinds, gv.WithKind(r.Kind))
-			}
-		}
-	}
+	kinds := access.Listable(lists, func(kind schema.GroupVersionKind) bool { return !transient[kind.Kind] })
 	const atOnce = 16
 	found, errs := access.Parallel(kinds, atOnce, func(kind schema.GroupVersionKind) ([]string, error) { return e.othersOf(ctx, kind, namespace) })
 	if err := cmp.Or(errs...); err != nil {
