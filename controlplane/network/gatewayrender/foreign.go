@@ -33,7 +33,8 @@ type handlers struct {
 	templates, children handler.EventHandler
 }
 
-// watch is a watch on behalf of the gateways of a kind.
+// watch is a watch on behalf of the gateways of a kind: of templates of the kind gvk, or of objects that were made of
+// the gateways.
 type watch struct {
 	kind      *kind
 	gvk       schema.GroupVersionKind
@@ -63,17 +64,7 @@ func metadata(o any) (any, error) {
 	return o, nil
 }
 
-// watchTemplates wakes the gateways of a kind when a template of kind gvk changes.
-func (f *foreign) watchTemplates(ctx context.Context, k *kind, gvk schema.GroupVersionKind) error {
-	return f.watch(ctx, watch{k, gvk, true})
-}
-
-// watchObjects wakes the gateways of a kind when an object of kind gvk that was made
-// of them changes.
-func (f *foreign) watchObjects(ctx context.Context, k *kind, gvk schema.GroupVersionKind) error {
-	return f.watch(ctx, watch{k, gvk, false})
-}
-
+// watch wakes the gateways when an object of the kind gvk changes.
 func (f *foreign) watch(ctx context.Context, w watch) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

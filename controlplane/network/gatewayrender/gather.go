@@ -101,7 +101,7 @@ func (r *reconciler) template(ctx context.Context, gvk schema.GroupVersionKind, 
 	u.SetGroupVersionKind(gvk)
 	var err error
 	if !r.Scheme().Recognizes(gvk) {
-		err = r.foreign.watchTemplates(ctx, r.kind, gvk)
+		err = r.foreign.watch(ctx, watch{kind: r.kind, gvk: gvk, templates: true})
 	}
 	if err == nil {
 		err = r.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, u)

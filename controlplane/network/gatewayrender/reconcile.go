@@ -175,7 +175,7 @@ func (r *reconciler) live(ctx context.Context, g *gateway, ref *corev1.ObjectRef
 	u := new(unstructured.Unstructured)
 	u.SetGroupVersionKind(ref.GroupVersionKind())
 	if !r.Scheme().Recognizes(ref.GroupVersionKind()) {
-		err := r.foreign.watchObjects(ctx, r.kind, ref.GroupVersionKind())
+		err := r.foreign.watch(ctx, watch{kind: r.kind, gvk: ref.GroupVersionKind()})
 		if problem := r.refusal(u, err); problem != nil || err != nil {
 			return nil, problem, ignoreIf(problem, err)
 		}
