@@ -95,10 +95,11 @@ func (f *ingressLoop) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter,
 		}
 	}
 	p.DecrementHopLimit()
+	announced, _ := announcedMTU(&p)
 	nat.ClampMSS(&p, clamp)
 	d.restore(&p)
 	s.table.Ingress(&p)
-	f.pathMTUs.learn(&p, s.pathMTU, now)
+	f.pathMTUs.learn(&p, announced, s.pathMTU, s.cfg.MTU, now)
 	if d.fallback {
 		f.count.fallback.Add(1)
 	}

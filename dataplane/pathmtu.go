@@ -67,12 +67,25 @@ type senderMTU struct {
 	pathMTU
 }
 
+// announcedMTU is the size of packets that a SYN announces by its MSS; false: it announces none.
+func announcedMTU(p *packet.Packet) (mtu int, ok bool) {
+	mss, ok := nat.MSS(p)
+	if !ok || mss == 0 {
+		return 0, ok
+	}
+	return mss + packet.TCPHeaderLen + p.TransportOffset, true
+}
+
 // learn notes what a packet from the peer says about size, if it is less than
 // mtu. It is called after the packet was translated, and after its MSS was clamped:
-// by a filter rule it may be less than the peer's.
-func (m *pathMTUs) learn(p *packet.Packet, mtu int, now int64) {
-	if mss, ok := nat.MSS(p); ok {
-		if n := mss + packet.TCPHeaderLen + p.TransportOffset; n < mtu && mss > 0 {
+// by a filter rule it may be less than the peer's. announced is what it was before. It
+// counts if it is above mtu, which may grow up to most while the connection lasts.
+func (m *pathMTUs) learn(p *packet.Packet, announced, mtu, most int, now int64) {
+	if n, ok := announcedMTU(p); ok {
+		if n >= mtu && announced > n {
+			n, mtu = announced, most
+		}
+		if 0 < n && n < mtu {
 			m.announce(p.Src(), pathMTU{max(n, minMTU(p)), now + int64(mssLifetime)}, now)
 		}
 		return

@@ -96,3 +96,30 @@ func TestPathMTUBeforeApply(t *testing.T) {
 		t.Errorf("MTU %d, of the path %d", s.MTU, s.PathMTU)
 	}
 }
+
+// A connection that was opened while the path carried little keeps to what its receiver takes
+// when the path carries more.
+func TestPathMTUGrows(t *testing.T) {
+	const links = 8900
+	for _, announced := range []int{1460, 8000, links - 40} {
+		h := newHarness(t, func(c *dataplane.Config) { c.MTU = links })
+		set := func(size int) {
+			t.Helper()
+			if err := h.forwarder.SetPathMTU(size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(1340)
+		h.ingress(tcpOf(remoteOutside, localPod, packet.TCPSyn, mss(uint16(announced)), 0))
+		if got := h.atNode(0); len(got) != 1 || mssOf(got[0].ip()) != 1300 {
+			t.Errorf("the MSS is not that of the path: %v", got)
+		}
+		for _, size := range []int{1340, 1440, links} {
+			set(size)
+			h.ipFromNode(0, tcpOf(localPod, remoteInside, packet.TCPAck, nil, 20000))
+			if n, want := largest(h.egress()), min(size, announced+40); n != want {
+				t.Errorf("an MSS of %d, a path of %d: packets of %d bytes, want %d", announced, size, n, want)
+			}
+		}
+	}
+}
