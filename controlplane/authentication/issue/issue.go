@@ -298,7 +298,7 @@ func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.Certific
 			return nil, &Problem{
 				Reason:  authv1beta1.ReasonCertificateRefused,
 				Message: fmt.Sprintf("CertificateSigningRequest %s: %s: %s. Delete it to try again", r.Name, c.Reason, c.Message), Retry: unsignedAfter,
-			}, i.deleteAfter(ctx, r, time.Hour)
+			}, i.deleteOld(ctx, r)
 		}
 	}
 	if approved.IsZero() {
@@ -328,7 +328,7 @@ func (i *Issuer) answer(ctx context.Context, g Grant, r *certificatesv1.Certific
 			Reason:  authv1beta1.ReasonCertificateRefused,
 			Message: fmt.Sprintf("the signer of this cluster has signed another certificate than was asked for: %v. Delete CertificateSigningRequest %s to try again", err, r.Name),
 			Retry:   unsignedAfter,
-		}, i.deleteAfter(ctx, r, time.Hour)
+		}, i.deleteOld(ctx, r)
 	}
 	// With those that were made for requests that are not asked any more.
 	return r.Status.Certificate, nil, i.Forget(ctx, g.Owner.GetNamespace(), g.Slice)
@@ -345,9 +345,9 @@ func Approve(ctx context.Context, c client.Client, r *certificatesv1.Certificate
 	return nil
 }
 
-// deleteAfter deletes a request of long ago that was not answered as it should be, so that it is tried again.
-func (i *Issuer) deleteAfter(ctx context.Context, r *certificatesv1.CertificateSigningRequest, age time.Duration) error {
-	if i.Now().Sub(r.CreationTimestamp.Time) < age {
+// deleteOld deletes a request of long ago that was not answered as it should be, so that it is tried again.
+func (i *Issuer) deleteOld(ctx context.Context, r *certificatesv1.CertificateSigningRequest) error {
+	if i.Now().Sub(r.CreationTimestamp.Time) < time.Hour {
 		return nil
 	}
 	return i.delete(ctx, r)

@@ -127,7 +127,7 @@ func (f Facts) local() (local *networkingv1beta1.ClusterConfig, missing string) 
 				continue
 			}
 			if n.Status.CIDR == "" {
-				return nil, fmt.Sprintf("waiting for Network %s/%s, which has no prefix yet%s", n.Namespace, n.Name, suffix(": ", answer(n).Message))
+				return nil, fmt.Sprintf("waiting for Network %s/%s, which has no prefix yet%s", n.Namespace, n.Name, suffix(answer(n).Message))
 			}
 			part.into.List = append(part.into.List, networkingv1beta1.CIDR(n.Status.CIDR))
 		}
@@ -171,7 +171,7 @@ func (f Facts) networks(p Plan) Plan {
 		case a.Refused:
 			refused = append(refused, "Network "+w.Name+": "+a.Message)
 		case a.CIDR == "":
-			waiting = append(waiting, w.Name+suffix(": ", a.Message))
+			waiting = append(waiting, w.Name+suffix(a.Message))
 		default:
 			granted[i] = networkingv1beta1.CIDR(a.CIDR)
 		}
@@ -276,10 +276,10 @@ func names(ns []*ipamv1alpha1.Network) string {
 	return strings.Join(list, ", ")
 }
 
-// suffix is text after a separator, or nothing.
-func suffix(separator, text string) string {
+// suffix is text after a colon, or nothing.
+func suffix(text string) string {
 	if text == "" {
 		return ""
 	}
-	return separator + text
+	return ": " + text
 }

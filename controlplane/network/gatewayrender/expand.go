@@ -22,7 +22,7 @@ func (g *gateway) expand(u *unstructured.Unstructured, from string) *Problem {
 	}
 	service := []string{"spec", "service", "spec", "ports"}
 	list, _, _ := unstructured.NestedSlice(u.Object, service...) // as the kind has it
-	at := indexOf(list, "port", g.ports[0])
+	at := indexOf(list, g.ports[0])
 	if at < 0 {
 		return &Problem{networkingv1beta1.ReasonFirstPortOnly, fmt.Sprintf(
 			"spec.endpoint.ports has %d entries, but the Service of %s has no port of protocol UDP that is {{ .Spec.Endpoint.Port }}, the first: it has to have one, and the others are added",
@@ -32,7 +32,7 @@ func (g *gateway) expand(u *unstructured.Unstructured, from string) *Problem {
 		list[at].(map[string]any)["name"] = portName(g.ports[0]) // required of several
 	}
 	for i, p := range g.ports {
-		if indexOf(list, "port", p) >= 0 {
+		if indexOf(list, p) >= 0 {
 			continue
 		}
 		port := map[string]any{"name": portName(p), "protocol": string(corev1.ProtocolUDP), "port": int64(p), "targetPort": int64(p)}
@@ -55,9 +55,9 @@ func (g *gateway) expand(u *unstructured.Unstructured, from string) *Problem {
 func portName(port int32) string { return fmt.Sprintf("wireguard-%d", port) }
 
 // indexOf finds the UDP port of a number, -1 if it is not in the list.
-func indexOf(list []any, key string, port int32) int {
+func indexOf(list []any, port int32) int {
 	return slices.IndexFunc(list, func(v any) bool {
 		p, _ := v.(map[string]any)
-		return p["protocol"] == string(corev1.ProtocolUDP) && fmt.Sprint(p[key]) == strconv.Itoa(int(port))
+		return p["protocol"] == string(corev1.ProtocolUDP) && fmt.Sprint(p["port"]) == strconv.Itoa(int(port))
 	})
 }
