@@ -311,12 +311,8 @@ func obstacle(p peer, err error) (reason, note string) {
 // byAdmission tells whether a policy, a webhook or a quota has denied a request, and not the want of a role: the API
 // server gives both the same status, and only its words differ (k8s.io/apiserver/pkg/admission).
 func byAdmission(err error) bool {
-	for _, words := range []string{"denied request: ", "denied the request", "exceeded quota", "status unknown for quota"} {
-		if strings.Contains(err.Error(), words) {
-			return true
-		}
-	}
-	return false
+	said := []string{"denied request: ", "denied the request", "exceeded quota", "status unknown for quota"}
+	return slices.ContainsFunc(said, func(words string) bool { return strings.Contains(err.Error(), words) })
 }
 
 func (r *Reconciler) event(s *corev1.Secret, kind, reason, note string) {

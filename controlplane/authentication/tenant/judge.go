@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -112,10 +113,7 @@ func claims(t *authv1beta1.Tenant, id string) bool {
 }
 
 func older(a, b *authv1beta1.Tenant) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return a.UID < b.UID
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID)) < 0
 }
 
 // withoutHandshake: the user vouches for the consumer.
