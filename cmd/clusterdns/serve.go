@@ -43,20 +43,14 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 			return server.Zone() != nil, "the Services have not been read yet"
 		},
 	}, log)
-	defer func() {
-		for _, s := range servers {
-			s.Close()
-		}
-	}()
+	defer servers.Close()
 	if err != nil {
 		return err
 	}
 	parts, _ := daemon.NewGroup(ctx)
 	parts.Go("Services", func(ctx context.Context) error { from.Run(ctx, server.Set); return nil })
 	parts.Go("DNS", func(ctx context.Context) error { return server.Run(ctx, udp, tcp) })
-	for _, s := range servers {
-		parts.Go(s.Name, s.Run)
-	}
+	servers.Go(parts)
 	log.Info("clusterdns runs", "version", daemon.Version(version), "zone", o.zone, "address", tcp.Addr())
 	if err := parts.Wait(); err != nil {
 		return err

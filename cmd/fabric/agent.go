@@ -31,7 +31,7 @@ type agent struct {
 	ends    *tunlink.Endpoint
 	api     *cluster.Link // nil: standalone
 	runner  *fabric.Runner
-	servers []daemon.Server
+	servers daemon.Servers
 	counts  chan struct{} // one for each count that is under way
 }
 
@@ -152,9 +152,7 @@ func (a *agent) openServers() (err error) {
 func (a *agent) run(ctx context.Context) error {
 	parts, _ := daemon.NewGroup(ctx)
 	parts.Go("network", a.runner.Run)
-	for _, s := range a.servers {
-		parts.Go(s.Name, s.Run)
-	}
+	a.servers.Go(parts)
 	from, where := "manifests", a.options.manifests
 	if a.api != nil {
 		from, where = "kubeconfig", a.options.kubeconfig
@@ -174,9 +172,7 @@ func (a *agent) run(ctx context.Context) error {
 
 // close releases what is open. The network stays as it is.
 func (a *agent) close() error {
-	for _, s := range a.servers {
-		s.Close()
-	}
+	a.servers.Close()
 	if a.host != nil {
 		return a.host.Close()
 	}

@@ -42,7 +42,7 @@ type gateway struct {
 	nodeSockets int
 	toPeer      peerSockets
 	running     atomic.Bool
-	servers     []daemon.Server
+	servers     daemon.Servers
 }
 
 // serve runs the gateway until ctx ends. Everything that can be wrong with the
@@ -50,9 +50,10 @@ type gateway struct {
 // first packet is forwarded.
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	g := &gateway{options: o, log: log, started: time.Now(), latency: newLatencyHistogram()}
-	prepare, start := g.openManifests, g.startManifests
+	prepare, start := g.openManifests, func() error { return g.runner.Start(g.forwarder) }
 	if o.manifests == "" {
-		prepare, start = g.openCluster, g.startCluster
+		// The running gateway puts the first configuration in force: the objects may come in any order, and late.
+		prepare, start = g.openCluster, func() error { g.runner.Attach(g.forwarder); return nil }
 	}
 	if err := prepare(); err != nil {
 		return err
@@ -107,9 +108,6 @@ func (g *gateway) openManifests() error {
 	return fmt.Errorf("the manifests in %s are refused:\n%w", o.Dir, err)
 }
 
-// startManifests puts the directory in force.
-func (g *gateway) startManifests() error { return g.runner.Start(g.forwarder) }
-
 // openCluster prepares the ties to the API server, which may be away.
 func (g *gateway) openCluster() error {
 	c := g.options.cluster
@@ -131,13 +129,6 @@ func (g *gateway) openCluster() error {
 	o.Feed, o.Reporter, o.StandBy = g.link, g.link, c.Elect
 	o.Gateway = control.Gateway{Type: c.Type, Kind: "Gateway" + string(c.Type), Namespace: c.Namespace, Name: c.Name, ClusterID: c.ClusterID}
 	g.runner = control.New(o)
-	return nil
-}
-
-// startCluster leaves the first configuration to the running gateway: the
-// objects may come in any order, and late.
-func (g *gateway) startCluster() error {
-	g.runner.Attach(g.forwarder)
 	return nil
 }
 
@@ -233,9 +224,7 @@ func (g *gateway) adminPages() map[string]http.Handler {
 
 // close releases what a gateway has opened that does not run.
 func (g *gateway) close() {
-	for _, s := range g.servers {
-		s.Close()
-	}
+	g.servers.Close()
 	if g.forwarder != nil {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -254,9 +243,7 @@ func (g *gateway) run(ctx context.Context) error {
 	if g.exchanges != nil {
 		parts.Go("services", g.exchanges)
 	}
-	for _, s := range g.servers {
-		parts.Go(s.Name, s.Run)
-	}
+	g.servers.Go(parts)
 	resign := g.elect(ctx)
 	g.running.Store(true)
 	from, where := "manifests", g.options.manifests
@@ -269,7 +256,9 @@ func (g *gateway) run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-daemon.Noticed(told):
 		before := g.forwarder.Tunnel()
-		g.handOver(ctx)
+		if g.elector != nil { // it forwards until another replica does
+			g.elector.HandOver(ctx)
+		}
 		g.relay(ctx, before)
 		end()
 	}
@@ -310,13 +299,6 @@ func (g *gateway) elect(running context.Context) (resign func()) {
 	return func() {
 		cancel()
 		wg.Wait()
-	}
-}
-
-// handOver goes on forwarding until another replica does.
-func (g *gateway) handOver(ctx context.Context) {
-	if g.elector != nil {
-		g.elector.HandOver(ctx)
 	}
 }
 

@@ -41,20 +41,14 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		Status:  func() any { return report{Version: daemon.Version(version), State: k.State()} },
 		Metrics: daemon.MetricsHandler(metricsOf(k.State)), Ready: k.Ready,
 	}, log)
-	defer func() {
-		for _, s := range servers {
-			s.Close()
-		}
-	}()
+	defer servers.Close()
 	if err != nil {
 		return err
 	}
 	parts, _ := daemon.NewGroup(ctx)
 	parts.Go("virtual nodes", k.Run)
 	parts.Go("kubelet API", func(ctx context.Context) error { return k.Serve(ctx, l) })
-	for _, s := range servers {
-		parts.Go(s.Name, s.Run)
-	}
+	servers.Go(parts)
 	log.Info("virtualkubelet runs", "version", daemon.Version(version), "provider", o.peerID, "namespace", o.tenantNamespace, "address", where)
 	if err := parts.Wait(); err != nil {
 		return err

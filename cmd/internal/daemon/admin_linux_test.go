@@ -56,9 +56,7 @@ func TestDefaultSocket(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	g, _ := NewGroup(ctx)
-	for _, s := range servers {
-		g.Go(s.Name, s.Run)
-	}
+	servers.Go(g)
 	if body, err := gateway.FetchStatus(t.Context(), ""); err != nil || !strings.Contains(string(body), "{") {
 		t.Errorf("asked in the default places: %v, %s", err, body)
 	}

@@ -38,23 +38,26 @@ type Pages struct {
 	Ready   func() (bool, string)   // whether it does its work, and else why not
 }
 
-// Server is one HTTP server with its open listener.
-type Server struct {
-	Name     string
+// server is one HTTP server with its open listener.
+type server struct {
+	name     string
 	listener net.Listener
 	handler  http.Handler
 }
 
+// Servers are those of a program.
+type Servers []server
+
 // Listen opens the listeners. After an error some may be open: close them. In a
 // it notes which admin socket it has opened, if any.
-func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers []Server, err error) {
+func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers Servers, err error) {
 	admin, err := p.listenAdmin(a.AdminSocket, log)
 	if err != nil {
 		return nil, err
 	}
 	if admin != nil {
 		a.AdminSocket = admin.Addr().String()
-		servers = append(servers, Server{"admin socket", admin, AdminHandler(pages.Status, pages.Admin)})
+		servers = append(servers, server{"admin socket", admin, AdminHandler(pages.Status, pages.Admin)})
 	}
 	for _, s := range []struct {
 		name, flag string
@@ -72,7 +75,7 @@ func (p Program) Listen(a *Addresses, pages Pages, log *slog.Logger) (servers []
 		if err != nil {
 			return servers, SocketError("TCP", s.addr, "the "+s.name, s.flag, err)
 		}
-		servers = append(servers, Server{s.name, l, s.handler})
+		servers = append(servers, server{s.name, l, s.handler})
 	}
 	return servers, nil
 }
@@ -84,9 +87,9 @@ const shutdownTimeout = 300 * time.Millisecond
 // Otherwise it is the client that wants no more.
 var ErrEnding = errors.New("the program ends")
 
-// Run serves until ctx ends. The contexts of requests end with it: a stream can
-// say so, and what takes longer than lastWords is cut off.
-func (s Server) Run(ctx context.Context) error {
+// run serves until ctx ends. The contexts of requests end with it: a stream can
+// say so, and what takes longer than shutdownTimeout is cut off.
+func (s server) run(ctx context.Context) error {
 	requests, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	h := http.Server{
@@ -109,8 +112,19 @@ func (s Server) Run(ctx context.Context) error {
 	return <-served
 }
 
-// Close closes the listener of a server that does not run.
-func (s Server) Close() error { return s.listener.Close() }
+// Go runs the servers as parts of the program.
+func (s Servers) Go(parts *Group) {
+	for _, one := range s {
+		parts.Go(one.name, one.run)
+	}
+}
+
+// Close closes the listeners of servers that do not run.
+func (s Servers) Close() {
+	for _, one := range s {
+		one.listener.Close()
+	}
+}
 
 // probeHandler answers the probes of a kubelet.
 func probeHandler(ready func() (bool, string)) http.Handler {

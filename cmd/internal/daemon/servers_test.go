@@ -39,9 +39,9 @@ func TestServers(t *testing.T) {
 	g, _ := NewGroup(ctx)
 	url := make(map[string]string)
 	for _, s := range servers {
-		url[s.Name] = "http://" + s.listener.Addr().String()
-		g.Go(s.Name, s.Run)
+		url[s.name] = "http://" + s.listener.Addr().String()
 	}
+	servers.Go(g)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, tt := range []struct {
 		server, path string
@@ -97,9 +97,7 @@ func TestListenRefusesAPortInUse(t *testing.T) {
 	defer taken.Close()
 	addr := netip.MustParseAddrPort(taken.Addr().String())
 	servers, err := gateway.Listen(&Addresses{AdminSocket: filepath.Join(socketDir(t), "s"), Pprof: addr}, pages, slog.New(slog.DiscardHandler))
-	for _, s := range servers {
-		s.Close()
-	}
+	servers.Close()
 	want := fmt.Sprintf("TCP port %d of 127.0.0.1, for the profiler, is in use by another process: end that one, or choose another by --pprof-address", addr.Port())
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
