@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -60,20 +59,21 @@ func gather(ctx context.Context, o Options, say progress.Func) (*facts, error) {
 		return nil, err
 	}
 	f := &facts{version: o.Version, now: time.Now()}
-	readers := make([]*clusterReader, len(o.Clusters))
-	each(o.Clusters, len(o.Clusters), func(i int, t Target) {
+	readers, _ := access.Parallel(o.Clusters, len(o.Clusters), func(t Target) (*clusterReader, error) {
 		say.Waiting(t.Name, "Reading the cluster")
-		if readers[i] = readCluster(ctx, t, wanted); readers[i].err != nil {
+		r := readCluster(ctx, t, wanted)
+		if r.err != nil {
 			say.Failed(t.Name, "The cluster cannot be examined")
-			return
+		} else {
+			say.Done(t.Name, "Cluster examined")
 		}
-		say.Done(t.Name, "Cluster examined")
+		return r, nil
 	})
 	for _, p := range readers {
 		f.clusters = append(f.clusters, p.cluster)
 	}
 	cases := casesOf(readers, o.Peer)
-	each(cases, atOnce, func(_ int, c *peeringCase) {
+	each(cases, atOnce, func(c *peeringCase) {
 		c.read(ctx, say)
 		say.Done(c.ends[0].access.Name, "Peering with "+c.id+" examined")
 	})
@@ -88,17 +88,8 @@ func gather(ctx context.Context, o Options, say progress.Func) (*facts, error) {
 const atOnce = 8
 
 // each calls do for all items, at most n at a time.
-func each[T any](items []T, n int, do func(i int, item T)) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(n, 1))
-	for i, item := range items {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			do(i, item)
-		})
-	}
-	wg.Wait()
+func each[T any](items []T, n int, do func(T)) {
+	access.Parallel(items, n, func(item T) (struct{}, error) { do(item); return struct{}{}, nil })
 }
 
 // clusterReader reads a cluster, and holds what was read.

@@ -152,23 +152,16 @@ func (p *clusterReader) readCRDs(ctx context.Context) {
 	for i := range names.Items {
 		p.crdNames = append(p.crdNames, names.Items[i].Name)
 	}
-	found := make([]*apiextensionsv1.CustomResourceDefinition, len(p.wantedCRDs))
-	errs := make([]error, len(p.wantedCRDs))
-	each(p.wantedCRDs, atOnce, func(i int, want apiextensionsv1.CustomResourceDefinition) {
-		if !slices.Contains(p.crdNames, want.Name) {
-			return
-		}
-		var o apiextensionsv1.CustomResourceDefinition
-		if errs[i] = p.access.Client.Get(ctx, types.NamespacedName{Name: want.Name}, &o); errs[i] == nil {
-			found[i] = &o
-		}
+	wanted := slices.DeleteFunc(slices.Clone(p.wantedCRDs), func(d apiextensionsv1.CustomResourceDefinition) bool { return !slices.Contains(p.crdNames, d.Name) })
+	found, errs := access.Parallel(wanted, atOnce, func(want apiextensionsv1.CustomResourceDefinition) (o apiextensionsv1.CustomResourceDefinition, err error) {
+		err = p.access.Client.Get(ctx, types.NamespacedName{Name: want.Name}, &o)
+		return o, err
 	})
-	for i, o := range found {
-		if errs[i] != nil {
-			p.crds.err = p.access.Explain("read CustomResourceDefinition "+p.wantedCRDs[i].Name, errs[i])
-		}
-		if o != nil {
-			p.crds.items = append(p.crds.items, *o)
+	for i, err := range errs {
+		if err != nil {
+			p.crds.err = p.access.Explain("read CustomResourceDefinition "+wanted[i].Name, err)
+		} else {
+			p.crds.items = append(p.crds.items, found[i])
 		}
 	}
 }
@@ -213,14 +206,14 @@ func (p *clusterReader) readEvents(ctx context.Context) {
 
 // readEvents reads those of some namespaces, the last first.
 func readEvents(ctx context.Context, c *access.Cluster, namespaces []string, o ...client.ListOption) (all read[corev1.Event]) {
-	found := make([]read[corev1.Event], len(namespaces))
-	each(namespaces, atOnce, func(i int, ns string) {
-		found[i] = list[corev1.Event](ctx, c, "Events of namespace "+ns, &corev1.EventList{}, append(slices.Clip(o), client.InNamespace(ns))...)
+	found, errs := access.Parallel(namespaces, atOnce, func(ns string) ([]corev1.Event, error) {
+		r := list[corev1.Event](ctx, c, "Events of namespace "+ns, &corev1.EventList{}, append(slices.Clip(o), client.InNamespace(ns))...)
+		return r.items, r.err
 	})
-	for _, r := range found {
-		all.items = append(all.items, r.items...)
-		if r.err != nil {
-			all.err = r.err
+	all.items = slices.Concat(found...)
+	for _, err := range errs {
+		if err != nil {
+			all.err = err
 		}
 	}
 	slices.SortFunc(all.items, func(a, b corev1.Event) int { return survey.EventTime(&b).Compare(survey.EventTime(&a)) })

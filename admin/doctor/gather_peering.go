@@ -44,13 +44,13 @@ type endCase struct {
 
 // read asks for everything about a peering.
 func (c *peeringCase) read(ctx context.Context, say progress.Func) {
-	each(c.ends, len(c.ends), func(_ int, e *endCase) {
+	each(c.ends, len(c.ends), func(e *endCase) {
 		if e.peer != nil {
 			e.readObjects(ctx)
 		}
 	})
 	c.askGateways(ctx, say)
-	each(c.ends, len(c.ends), func(_ int, e *endCase) { e.askAgents(ctx) })
+	each(c.ends, len(c.ends), func(e *endCase) { e.askAgents(ctx) })
 }
 
 // readObjects asks for the objects of one end that the survey does not tell.
@@ -213,10 +213,10 @@ func (c *peeringCase) askGateways(ctx context.Context, say progress.Func) {
 	name := c.ends[0].access.Name
 	say.Waiting(name, "Asking the gateways")
 	c.sample(ctx, func(e *endCase, r *survey.GatewayReport) { e.before, e.after = r, r })
-	each(c.ends, len(c.ends), func(_ int, e *endCase) { e.alsoLeads = e.findLeaders(ctx) })
+	each(c.ends, len(c.ends), func(e *endCase) { e.alsoLeads = e.findLeaders(ctx) })
 	if c.established() {
 		say.Waiting(name, "Pinging through the tunnel")
-		each(c.ends, len(c.ends), func(_ int, e *endCase) { e.readProbe(ctx) })
+		each(c.ends, len(c.ends), func(e *endCase) { e.readProbe(ctx) })
 		c.sample(ctx, func(e *endCase, r *survey.GatewayReport) { e.after = r })
 		if !c.unanswered() || c.showsWhere() {
 			return
@@ -239,12 +239,7 @@ func (c *peeringCase) askGateways(ctx context.Context, say progress.Func) {
 
 // established tells whether a gateway has a session with its peer.
 func (c *peeringCase) established() bool {
-	for _, e := range c.ends {
-		if e.after != nil && session(e.after) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.ends, func(e *endCase) bool { return e.after != nil && session(e.after) })
 }
 
 // unanswered tells whether pings through the tunnel went out, and none came back.
@@ -281,7 +276,7 @@ func (c *peeringCase) tried() bool {
 
 // sample asks the gateways that can be asked, at the same time.
 func (c *peeringCase) sample(ctx context.Context, keep func(*endCase, *survey.GatewayReport)) {
-	each(c.ends, len(c.ends), func(_ int, e *endCase) {
+	each(c.ends, len(c.ends), func(e *endCase) {
 		pod := e.activePod()
 		if pod == nil {
 			return

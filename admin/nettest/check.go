@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -99,16 +98,7 @@ func (r *run) settle(ctx context.Context, checks []Check) {
 
 // eachBatch does something for every batch of checks, for several at a time.
 func eachBatch(checks []Check, do func(batch []int)) {
-	slots := make(chan struct{}, execsAtOnce) // filled before a command, emptied after it
-	var wg sync.WaitGroup
-	for _, batch := range batches(checks) {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			do(batch)
-		})
-	}
-	wg.Wait()
+	access.Parallel(batches(checks), execsAtOnce, func(batch []int) (struct{}, error) { do(batch); return struct{}{}, nil })
 }
 
 // batches groups checks, by their index, into those that one command can run: of the same

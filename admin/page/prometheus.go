@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/drops"
 )
 
@@ -98,39 +99,30 @@ func (p *Prometheus) series(ctx context.Context, namespace string, from, to time
 	for i := range grid.n {
 		out.Times = append(out.Times, grid.first.Add(time.Duration(i)*step).UnixMilli())
 	}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var errs []error
-	for _, q := range queries {
-		wg.Go(func() {
-			rows, err := p.ask(ctx, q.filled(labels, window), &grid)
-			mu.Lock()
-			defer mu.Unlock()
-			errs = append(errs, err)
-			for _, row := range rows {
-				if q.number != "" {
-					out.Numbers[q.number] = row.values
-					continue
-				}
-				reason := row.reason
-				if _, known := drops.Explain(reason); !known {
-					reason = otherReasons
-				}
-				if out.Drops[reason] == nil {
-					out.Drops[reason] = make([]float64, grid.n)
-				}
-				for i, v := range row.values {
-					if v != nil {
-						out.Drops[reason][i] += *v
-					}
+	answers, errs := access.Parallel(queries, len(queries), func(q query) ([]row, error) {
+		return p.ask(ctx, q.filled(labels, window), &grid)
+	})
+	if err := cmp.Or(errs...); err != nil {
+		return Series{}, err
+	}
+	for i, q := range queries {
+		for _, row := range answers[i] {
+			if q.number != "" {
+				out.Numbers[q.number] = row.values
+				continue
+			}
+			reason := row.reason
+			if _, known := drops.Explain(reason); !known {
+				reason = otherReasons
+			}
+			if out.Drops[reason] == nil {
+				out.Drops[reason] = make([]float64, grid.n)
+			}
+			for i, v := range row.values {
+				if v != nil {
+					out.Drops[reason][i] += *v
 				}
 			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return Series{}, err
 		}
 	}
 	// A reason without drops gets no line.

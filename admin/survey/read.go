@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,12 +99,7 @@ func PeerIDs(ctx context.Context, c *access.Cluster) []string {
 	queries := []query{
 		networking("Configuration", ""), networking("GatewayServer", ""), networking("GatewayClient", ""), foreignClusters,
 	}
-	lists := make([][]metav1.PartialObjectMetadata, len(queries))
-	var wg sync.WaitGroup
-	for i, q := range queries {
-		wg.Go(func() { lists[i] = listNames(ctx, r, q) })
-	}
-	wg.Wait()
+	lists, _ := access.Parallel(queries, len(queries), func(q query) ([]metav1.PartialObjectMetadata, error) { return listNames(ctx, r, q), nil })
 	ids := make(map[string]bool)
 	for _, o := range slices.Concat(lists...) {
 		if id := o.Labels[networkingv1beta1.LabelRemoteClusterID]; id != "" {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,11 +125,7 @@ type sideReader struct {
 }
 
 func inParallel(of []*sideReader, do func(*sideReader)) {
-	var wg sync.WaitGroup
-	for _, s := range of {
-		wg.Go(func() { do(s) })
-	}
-	wg.Wait()
+	access.Together(of, func(s *sideReader) error { do(s); return nil })
 }
 
 func podOf(p *corev1.Pod) Pod {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -103,18 +102,13 @@ func (f *Facts) askRules(ctx context.Context, way *Way, run func(ctx context.Con
 	}
 	ctx, cancel := context.WithTimeout(ctx, rulesTimeout)
 	defer cancel()
-	answers, errs := make([]rulesMet, len(all)), make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, q := range all {
-		wg.Go(func() {
-			out, err := run(ctx, q.hop().Cluster, q.argv)
-			if err == nil {
-				err = json.Unmarshal(out, &answers[i])
-			}
-			errs[i] = err
-		})
-	}
-	wg.Wait()
+	answers, errs := access.Parallel(all, len(all), func(q question) (met rulesMet, err error) {
+		out, err := run(ctx, q.hop().Cluster, q.argv)
+		if err == nil {
+			err = json.Unmarshal(out, &met)
+		}
+		return met, err
+	})
 	stopped := func(q *question) bool { return q.at >= len(*q.hops) }
 	for _, hops := range []*[]Hop{&way.There, &way.Back} {
 		for i := range all {
