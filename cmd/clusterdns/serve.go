@@ -43,10 +43,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 			return server.Zone() != nil, "the Services have not been read yet"
 		},
 	}, log)
-	defer servers.Close()
 	if err != nil {
+		servers.Close()
 		return err
 	}
+	defer servers.Close()
 	parts, _ := daemon.NewGroup(ctx)
 	parts.Go("Services", func(ctx context.Context) error { from.Run(ctx, server.Set); return nil })
 	parts.Go("DNS", func(ctx context.Context) error { return server.Run(ctx, udp, tcp) })

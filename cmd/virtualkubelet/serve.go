@@ -41,10 +41,11 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		Status:  func() any { return report{Version: daemon.Version(version), State: k.State()} },
 		Metrics: daemon.MetricsHandler(metricsOf(k.State)), Ready: k.Ready,
 	}, log)
-	defer servers.Close()
 	if err != nil {
+		servers.Close()
 		return err
 	}
+	defer servers.Close()
 	parts, _ := daemon.NewGroup(ctx)
 	parts.Go("virtual nodes", k.Run)
 	parts.Go("kubelet API", func(ctx context.Context) error { return k.Serve(ctx, l) })
