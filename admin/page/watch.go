@@ -112,16 +112,6 @@ func (w *watcher) watched(ctx context.Context) bool {
 	}
 }
 
-// pause waits. It is false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // follow reads one cluster again and again.
 func (w *watcher) follow(ctx context.Context, i int) {
 	var whole *survey.Cluster
@@ -150,7 +140,7 @@ func (w *watcher) follow(ctx context.Context, i int) {
 		if err == nil && losesPings(s) {
 			wait = min(wait, soon)
 		}
-		if !pause(ctx, wait) {
+		if !access.Pause(ctx, wait) {
 			return
 		}
 	}
@@ -284,7 +274,7 @@ func (w *watcher) diagnoseAll(ctx context.Context) {
 	for w.watched(ctx) {
 		p, ok := w.undiagnosed()
 		if !ok {
-			if !pause(ctx, w.interval/10) {
+			if !access.Pause(ctx, w.interval/10) {
 				return
 			}
 			continue

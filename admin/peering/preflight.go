@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -207,10 +206,8 @@ func (e *end) awaitNamespace(ctx context.Context, tell progress.Func) error {
 			told = ending.waiting
 			tell.Waiting(e.Name, told)
 		}
-		select {
-		case <-ctx.Done():
+		if !access.Pause(ctx, longPause) {
 			return err
-		case <-time.After(longPause):
 		}
 		if looked := e.readPeering(ctx); ctx.Err() != nil {
 			return err

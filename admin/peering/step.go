@@ -79,10 +79,8 @@ func (s *step) run(ctx context.Context) error {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !access.Pause(ctx, pause) {
 			return errStopped
-		case <-time.After(pause):
 		}
 	}
 }

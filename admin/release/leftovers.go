@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"github.com/sluice-net/sluice/admin/access"
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/api/text"
@@ -425,10 +426,8 @@ func (r *Removal) settledOthers(ctx context.Context, namespace string) (names []
 			return names, err
 		}
 		r.tell.Waiting(r.cluster.Name, fmt.Sprintf("Waiting until %s in namespace %s is gone", names[0], namespace))
-		select {
-		case <-ctx.Done():
+		if !access.Pause(ctx, pause) {
 			return names, nil
-		case <-time.After(pause):
 		}
 	}
 }

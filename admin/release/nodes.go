@@ -199,13 +199,11 @@ func (r *Removal) nodesClean(ctx context.Context) error {
 			missing = m
 		}
 		r.tell.Waiting(r.cluster.Name, "Waiting until the nodes are clean: "+missing)
-		select {
-		case <-ctx.Done():
+		if !access.Pause(ctx, pause) {
 			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
 			return r.cluster.Errorf("%w while waiting for the nodes to be clean: %s%s\nRun the same command again to continue; --skip-node-cleanup leaves the nodes as they are",
 				context.Cause(ctx), missing, indented(findings(reading, r.cluster, r.fabricNamespace(), cleanupName, before)))
-		case <-time.After(pause):
 		}
 	}
 }

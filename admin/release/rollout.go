@@ -88,8 +88,7 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
 			return w.cluster.Errorf("%s", t)
 		}
-		select {
-		case <-ctx.Done():
+		if !access.Pause(ctx, pause) {
 			reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
 			if m, err := ready(reading); err == nil && m != "" {
@@ -98,7 +97,6 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 			w.tell.Failed(w.cluster.Name, "Waiting for "+what)
 			return w.cluster.Errorf("%w while waiting for %s: %s%s\nRun the same command again to continue.",
 				context.Cause(ctx), what, missing, indented(findings(reading, w.cluster, namespace, program, before)))
-		case <-time.After(pause):
 		}
 	}
 }

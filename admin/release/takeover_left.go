@@ -35,12 +35,10 @@ func (t *TakeOver) leftOnNodes(ctx context.Context, tell progress.Func) error {
 		}
 		if len(left) > 0 && time.Now().Before(end) {
 			news.Waiting(t.cluster.Name, "Waiting for what Liqo's node agents have made to be removed: "+text.Few(left))
-			select {
-			case <-ctx.Done():
-				return t.cluster.Errorf("%w while waiting for what Liqo's node agents have made to be removed: %s", context.Cause(ctx), text.Few(left))
-			case <-time.After(pause):
+			if access.Pause(ctx, pause) {
 				continue
 			}
+			return t.cluster.Errorf("%w while waiting for what Liqo's node agents have made to be removed: %s", context.Cause(ctx), text.Few(left))
 		}
 		for _, line := range slices.Concat(left, away) {
 			tell.Warning(t.cluster.Name, line)

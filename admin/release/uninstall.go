@@ -356,10 +356,8 @@ func (r *Removal) noPods(ctx context.Context, namespace, program string) error {
 			return nil
 		}
 		r.tell.Waiting(r.cluster.Name, "Waiting until pod "+pods[0].Name+" has terminated")
-		select {
-		case <-ctx.Done():
+		if !access.Pause(ctx, pause) {
 			return r.cluster.Errorf("pod %s/%s does not terminate: %w", namespace, pods[0].Name, context.Cause(ctx))
-		case <-time.After(pause):
 		}
 	}
 }
@@ -460,10 +458,8 @@ func (r *Removal) gone(ctx context.Context, o client.Object) error {
 			return err
 		}
 		r.tell.Waiting(r.cluster.Name, "Waiting until "+describe(o)+" is gone")
-		select {
-		case <-ctx.Done():
+		if !access.Pause(ctx, pause) {
 			return r.cluster.Errorf("%s has not been removed (%s): %w", describe(o), r.whatKeeps(ctx, o), context.Cause(ctx))
-		case <-time.After(pause):
 		}
 	}
 }

@@ -229,11 +229,11 @@ func (w *watch) run(ctx context.Context, d time.Duration) {
 	select {
 	case <-w.started:
 		began := time.Now()
-		sleep(ctx, max(d-underway, 0))
+		access.Pause(ctx, max(d-underway, 0))
 		w.mu.Lock()
 		w.late = true
 		w.mu.Unlock()
-		sleep(ctx, underway)
+		access.Pause(ctx, underway)
 		w.took = time.Since(began).Round(time.Second)
 	case <-time.After(startTimeout):
 	case <-ctx.Done():
@@ -243,13 +243,6 @@ func (w *watch) run(ctx context.Context, d time.Duration) {
 	w.mu.Unlock()
 	cancel()
 	all.Wait()
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // arrivals notes when a capture begins.

@@ -260,10 +260,8 @@ func (r *statusRun) secondReading(ctx context.Context, readings []*survey.Cluste
 	if !asked || r.interval <= 0 {
 		return nil
 	}
-	select {
-	case <-ctx.Done():
+	if !access.Pause(ctx, r.interval) {
 		return ctx.Err()
-	case <-time.After(r.interval):
 	}
 	var wg sync.WaitGroup
 	for i, s := range r.sites {
