@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -113,11 +112,7 @@ func (a *app) either(ctx context.Context) (clusters [2]*access.Cluster, unreache
 		}
 	}
 	defer a.console.Close()
-	var wg sync.WaitGroup
-	for i, c := range clusters {
-		wg.Go(func() { unreached[i] = a.reach(ctx, c) })
-	}
-	wg.Wait()
+	copy(unreached[:], access.Together(clusters[:], func(c *access.Cluster) error { return a.reach(ctx, c) }))
 	if ctx.Err() != nil || unreached[0] != nil && unreached[1] != nil {
 		err = errors.Join(unreached[:]...)
 	}
