@@ -176,7 +176,7 @@ func podsLike(t *testing.T, u *unstructured.Unstructured) []*corev1.Pod {
 	case "WgGatewayServerTemplate", "WgGatewayClientTemplate":
 		source, _, _ = unstructured.NestedMap(u.Object, "spec", "template", "spec", "deployment", "spec", "template")
 		var err error
-		source, err = template.RenderAs(source, template.Vars{
+		source, err = template.Render(source, template.Vars{
 			Spec: networkingv1beta1.GatewayServerSpec{Endpoint: networkingv1beta1.ServerEndpoint{Port: 51840}}, Name: "milan", Namespace: "liqo-tenant-milan",
 			GatewayUID: "0c1f7ad7-54d1-4f3f-8bb5-6a1a4a1f4b7e", ClusterID: "milan", SecretName: "gw-milan",
 		}, corev1.PodTemplateSpec{})

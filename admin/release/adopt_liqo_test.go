@@ -125,7 +125,7 @@ func (l *liqo) gateway(ctx context.Context, g client.Object, role string, ref co
 		Spec: spec, Name: g.GetName(), Namespace: g.GetNamespace(), GatewayUID: string(g.GetUID()),
 		ClusterID: g.GetLabels()[networkingv1beta1.LabelRemoteClusterID], SecretName: "gw-" + g.GetName(),
 	}
-	rendered, err := template.Render(source, v)
+	rendered, err := template.Render(source, v, nil)
 	if err != nil {
 		return err
 	}

@@ -274,7 +274,7 @@ func renderedPod(u *unstructured.Unstructured, v template.Vars) (corev1.PodSpec,
 	if err != nil {
 		return spec, err
 	}
-	content, err := template.RenderAs(source, v, spec)
+	content, err := template.Render(source, v, spec)
 	if err != nil {
 		return spec, err
 	}

@@ -148,7 +148,7 @@ func (p *Plan) containers(ctx context.Context, g gatewayAtWork) ([]corev1.Contai
 	if err != nil || source == nil {
 		return nil, nil
 	}
-	content, err := template.RenderAs(map[string]any{"containers": source}, g.vars, corev1.PodSpec{})
+	content, err := template.Render(map[string]any{"containers": source}, g.vars, corev1.PodSpec{})
 	if err != nil {
 		return nil, nil // the condition of the gateway says so, and it stays as it is
 	}

@@ -19,12 +19,12 @@
 // YAML cannot say that a template stands for a number, so results have to be
 // turned into what the field wants.
 //
-// Where the type of the field is known ([RenderAs]), it decides: text stays text
+// Where the type of the field is known, it decides: text stays text
 // in a field of type string, whatever it looks like, and becomes a number or a
 // boolean in a field of such a type, or an error. A field that the type does not
 // have is an error.
 //
-// Elsewhere ([Render]) text that reads as an integer, in its usual form, becomes
+// Elsewhere text that reads as an integer, in its usual form, becomes
 // one, "51840" as well as "{{ .Spec.Endpoint.Port }}". It stays text below keys
 // which hold strings only wherever Kubernetes has them: labels, annotations,
 // matchLabels, nodeSelector, stringData, env, args and command. Nothing becomes a

@@ -22,7 +22,7 @@ spec:
 	rendered, err := template.Render(t, template.Vars{
 		Name: "server",
 		Spec: networkingv1beta1.GatewayServerSpec{MTU: 1340, Endpoint: networkingv1beta1.ServerEndpoint{Port: 51840}},
-	})
+	}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -42,22 +42,12 @@ var textKeys = map[string]bool{
 	"env": true, "args": true, "command": true,
 }
 
-// Render renders a template for an object of any kind. It changes nothing in
-// template and shares nothing with it. An error begins with the path of the
-// field.
-func Render(template map[string]any, v Vars) (map[string]any, error) {
-	return render(template, v, nil)
-}
-
-// RenderAs renders a template for an object of the type of like, a struct with
-// JSON tags, or a pointer to one.
-func RenderAs(template map[string]any, v Vars, like any) (map[string]any, error) {
-	return render(template, v, indirect(reflect.TypeOf(like)))
-}
-
-func render(template map[string]any, v Vars, t reflect.Type) (map[string]any, error) {
+// Render renders a template for an object of the type of like, a struct with JSON
+// tags, or a pointer to one; nil: of any kind. It changes nothing in template and
+// shares nothing with it. An error begins with the path of the field.
+func Render(template map[string]any, v Vars, like any) (map[string]any, error) {
 	r := renderer{vars: v.values(), deadline: time.Now().Add(maxTime)}
-	return r.object(template, place{kind: t})
+	return r.object(template, place{kind: indirect(reflect.TypeOf(like))})
 }
 
 // renderer renders one object.

@@ -101,7 +101,7 @@ func TestRender(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			in := decode(t, tt.template)
 			before := decode(t, tt.template)
-			got, err := template.Render(in, tt.vars)
+			got, err := template.Render(in, tt.vars, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestRenderAs(t *testing.T) {
+func TestRenderOfAType(t *testing.T) {
 	for _, tt := range []struct{ name, template, want string }{
 		{"text where the type says so",
 			`{metadata: {name: "{{ .Name }}"}, spec: {deployment: {spec: {template: {spec: {serviceAccountName: "{{ .Name }}", containers: [{name: "1", env: [{name: "2", value: "3"}], args: ["4"]}], tolerations: [{key: "5", value: "6"}]}}}}}}`,
@@ -135,7 +135,7 @@ func TestRenderAs(t *testing.T) {
 		{"what the type leaves open", `{spec: {metrics: {enabled: true, serviceMonitor: {spec: {a: {b: "1"}}}}}}`, `{spec: {metrics: {enabled: true, serviceMonitor: {spec: {a: {b: 1}}}}}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := template.RenderAs(decode(t, tt.template), server, &networkingv1beta1.WgGatewayServer{})
+			got, err := template.Render(decode(t, tt.template), server, &networkingv1beta1.WgGatewayServer{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,11 +192,7 @@ func TestRenderRefuses(t *testing.T) {
 		{"text where a list must be", networkingv1beta1.WgGatewayServer{}, decode(t, `{spec: {service: {spec: {ports: "x"}}}}`), []string{`stands where the object has a list`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			render := template.Render
-			if tt.as != nil {
-				render = func(m map[string]any, v template.Vars) (map[string]any, error) { return template.RenderAs(m, v, tt.as) }
-			}
-			got, err := render(tt.template, server)
+			got, err := template.Render(tt.template, server, tt.as)
 			if err == nil {
 				t.Fatalf("rendered to %v", got)
 			}
@@ -232,9 +228,9 @@ func FuzzRender(f *testing.F) {
 		if json.Unmarshal([]byte(text), &m) != nil {
 			t.Skip()
 		}
-		once, err := template.Render(m, server)
+		once, err := template.Render(m, server, nil)
 		if err == nil && !strings.Contains(text, "{{") && !strings.Contains(text, "?") {
-			twice, err := template.Render(once, server)
+			twice, err := template.Render(once, server, nil)
 			if err != nil {
 				t.Fatalf("refuses what it rendered: %v", err)
 			}
@@ -247,7 +243,7 @@ func FuzzRender(f *testing.F) {
 				t.Errorf("not JSON: %v", err)
 			}
 		}
-		typed, err := template.RenderAs(maps.Clone(m), server, networkingv1beta1.WgGatewayServer{})
+		typed, err := template.Render(maps.Clone(m), server, networkingv1beta1.WgGatewayServer{})
 		if err == nil {
 			if _, err := json.Marshal(typed); err != nil {
 				t.Errorf("not JSON: %v", err)
@@ -256,12 +252,12 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-func BenchmarkRenderAs(b *testing.B) {
+func BenchmarkRender(b *testing.B) {
 	m := decode(b, `{metadata: {name: "{{ .Name }}", labels: {a: "{{ .ClusterID }}"}}, spec: {service: {spec: {type: "{{ .Spec.Endpoint.ServiceType }}", ports: [{port: "{{ .Spec.Endpoint.Port }}", protocol: UDP}]}},
 		deployment: {spec: {template: {spec: {serviceAccountName: "{{ .Name }}", containers: [{name: gateway, args: ["--name={{ .Name }}", "--namespace={{ .Namespace }}", "--mode=server"]}]}}}}}}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := template.RenderAs(m, server, networkingv1beta1.WgGatewayServer{}); err != nil {
+		if _, err := template.Render(m, server, networkingv1beta1.WgGatewayServer{}); err != nil {
 			b.Fatal(err)
 		}
 	}

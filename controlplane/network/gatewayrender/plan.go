@@ -133,7 +133,7 @@ func (f Facts) render(cluster string) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := template.RenderAs(source, template.Vars{
+	content, err := template.Render(source, template.Vars{
 		Spec: g.spec, Name: g.GetName(), Namespace: g.GetNamespace(), GatewayUID: string(g.GetUID()), ClusterID: cluster, SecretName: g.secretName,
 	}, like)
 	if err != nil {
