@@ -3,6 +3,7 @@ package peering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,27 +122,18 @@ func (p pair) prepareRotation(ctx context.Context, o RotateOptions, tell progres
 func (p pair) chooseGateways() error {
 	var chosen [2]*gateway
 	for i, e := range p {
-		for _, g := range append(e.found.servers[:len(e.found.servers):len(e.found.servers)], e.found.clients...) {
-			if chosen[i] == nil || g.older(chosen[i]) {
-				chosen[i] = g
-			}
-		}
-		if chosen[i] == nil {
+		all := e.found.gateways()
+		if len(all) == 0 {
 			return e.Errorf("there is no gateway for cluster %s: nothing was changed; connect the clusters with 'liqoctl network connect', or name another kubeconfig with %s",
 				e.peer.id, e.peer.Flag("kubeconfig"))
 		}
+		chosen[i] = slices.MinFunc(all, func(a, b *gateway) int { return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time) })
 		e.namespace, e.role = chosen[i].GetNamespace(), chosen[i].role()
 	}
 	if p[0].role == p[1].role {
 		return fmt.Errorf("(local) %s and (remote) %s do not match: one must be a GatewayServer, the other a GatewayClient; nothing was changed", chosen[0], chosen[1])
 	}
 	return nil
-}
-
-// older tells which of two gateways of a cluster counts.
-func (g *gateway) older(than *gateway) bool {
-	at, bt := g.GetCreationTimestamp(), than.GetCreationTimestamp()
-	return at.Time.Before(bt.Time)
 }
 
 func (g *gateway) role() networkingv1beta1.ConnectionType {
