@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -155,12 +156,7 @@ func (c *cluster) podsOutside() (out []Finding) {
 
 // familyOf tells whether one of the prefixes is of the address's family.
 func familyOf(ps []named, a netip.Addr) bool {
-	for _, p := range ps {
-		if p.prefix.Addr().Is4() == a.Unmap().Is4() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps, func(p named) bool { return p.prefix.Addr().Is4() == a.Unmap().Is4() })
 }
 
 // serviceOutside finds out whether the service CIDR is wrong.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -123,12 +124,7 @@ func sameCIDRs(a, b networkingv1beta1.CIDRs) bool {
 	if errA != nil || errB != nil || len(as) != len(bs) {
 		return false
 	}
-	for _, p := range as {
-		if !slices.Contains(bs, p) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(as, func(p netip.Prefix) bool { return !slices.Contains(bs, p) })
 }
 
 // remapped waits until the cluster knows by which CIDRs it reaches its peer.

@@ -3,6 +3,7 @@ package peering
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,10 +93,5 @@ func (e *end) names(ctx context.Context, kind schema.GroupVersionKind, namespace
 }
 
 func ownedBy(o metav1.Object, uid types.UID) bool {
-	for _, r := range o.GetOwnerReferences() {
-		if r.UID == uid {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid })
 }
