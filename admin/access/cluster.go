@@ -99,9 +99,9 @@ func (c *Cluster) ID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// OwnNamespace is where a user looks who may not look everywhere: the namespace of the kubeconfig's context, as that of a
+// ownNamespace is where a user looks who may not look everywhere: the namespace of the kubeconfig's context, as that of a
 // peering user has it. Empty: there is none, or the user named one.
-func (c *Cluster) OwnNamespace() string {
+func (c *Cluster) ownNamespace() string {
 	if c.NamespaceGiven || c.Namespace == corev1.NamespaceDefault {
 		return ""
 	}
@@ -112,7 +112,7 @@ func (c *Cluster) OwnNamespace() string {
 // one if that is allowed; the error is then that of listing there, and else the first one.
 func (c *Cluster) WhereAllowed(list func(namespace string) error) (within string, err error) {
 	err = list("")
-	own := c.OwnNamespace()
+	own := c.ownNamespace()
 	if own == "" || !apierrors.IsForbidden(err) {
 		return "", err
 	}

@@ -40,8 +40,8 @@ type Config struct {
 // `kubectl get -w` of ten kinds.
 const DefaultInterval = 5 * time.Second
 
-// MaxClusters bounds how many clusters are read at once.
-const MaxClusters = 64
+// maxClusters bounds how many clusters are read at once.
+const maxClusters = 64
 
 // Server serves the page.
 type Server struct {
@@ -70,8 +70,8 @@ const (
 
 // New listens on a port of loopback, 0 for any that is free.
 func New(config Config, port uint16) (*Server, error) {
-	if n := len(config.Clusters); n == 0 || n > MaxClusters {
-		return nil, fmt.Errorf("%d clusters cannot be shown: name 1 to %d", n, MaxClusters)
+	if n := len(config.Clusters); n == 0 || n > maxClusters {
+		return nil, fmt.Errorf("%d clusters cannot be shown: name 1 to %d", n, maxClusters)
 	}
 	if config.Interval == 0 {
 		config.Interval = DefaultInterval

@@ -149,7 +149,7 @@ func (x *exposing) address() *step {
 		var ip ipamv1alpha1.IP
 		err = x.home.Client.Get(ctx, name, &ip)
 		if apierrors.IsNotFound(err) {
-			ip = *NewIP(Metadata{Name: name.Name, Namespace: name.Namespace, Labels: x.o.Labels, Annotations: x.o.Annotations}, x.service.Spec.ClusterIP)
+			ip = *newIP(Metadata{Name: name.Name, Namespace: name.Namespace, Labels: x.o.Labels, Annotations: x.o.Annotations}, x.service.Spec.ClusterIP)
 			return "IP " + name.String() + " was just created", x.home.Explain("create IP "+name.String(), x.home.write.Create(ctx, &ip))
 		}
 		if err != nil {
@@ -174,7 +174,7 @@ func (x *exposing) address() *step {
 			return "", x.home.Errorf("IP %s has the address %s, which is not in an external CIDR that the peer knows", name, given)
 		}
 		m := Metadata{Name: name.Name, Namespace: x.o.PeerNamespace, Labels: x.o.Labels, Annotations: x.o.Annotations}
-		x.objects = NewExposedService(m, x.service.Spec.Ports, there)
+		x.objects = newExposedService(m, x.service.Spec.Ports, there)
 		s.done = fmt.Sprintf("Service %s is exposed as %s, in the peer as %s", name, given, there)
 		return "", nil
 	}
@@ -300,8 +300,8 @@ type hint struct {
 	text string
 }
 
-// NewIP returns what gives an address of a cluster another one for its peers.
-func NewIP(m Metadata, address string) *ipamv1alpha1.IP {
+// newIP returns what gives an address of a cluster another one for its peers.
+func newIP(m Metadata, address string) *ipamv1alpha1.IP {
 	return &ipamv1alpha1.IP{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1alpha1.GroupVersion.String(), Kind: "IP"},
 		ObjectMeta: m.of("", map[string]string{LabelManagedBy: FieldOwner}),
@@ -309,9 +309,9 @@ func NewIP(m Metadata, address string) *ipamv1alpha1.IP {
 	}
 }
 
-// NewExposedService returns the Service by which a cluster reaches one of another, at an
+// newExposedService returns the Service by which a cluster reaches one of another, at an
 // address, and the EndpointSlice behind it.
-func NewExposedService(m Metadata, ports []corev1.ServicePort, at netip.Addr) []client.Object {
+func newExposedService(m Metadata, ports []corev1.ServicePort, at netip.Addr) []client.Object {
 	family, addressType := corev1.IPv6Protocol, discoveryv1.AddressTypeIPv6
 	if at.Is4() {
 		family, addressType = corev1.IPv4Protocol, discoveryv1.AddressTypeIPv4

@@ -31,7 +31,7 @@ func TestUnexport(t *testing.T) {
 	var told []string
 	for i := range 3 {
 		if i == 2 {
-			if err := in.Client.Create(t.Context(), NewIP(Metadata{Namespace: "app", Name: "web"}, "10.96.0.7")); err != nil {
+			if err := in.Client.Create(t.Context(), newIP(Metadata{Namespace: "app", Name: "web"}, "10.96.0.7")); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -159,7 +159,7 @@ func (c *Client) get(ctx context.Context, u *url.URL, r *Result) error {
 	if r.Status = resp.StatusCode; r.Status < 200 || r.Status > 399 {
 		return fmt.Errorf("HTTP status %s", resp.Status)
 	}
-	body := bufio.NewReader(io.LimitReader(resp.Body, MaxDownload+maxDatagram))
+	body := bufio.NewReader(io.LimitReader(resp.Body, maxDownload+maxDatagram))
 	line, err := body.ReadBytes('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -187,8 +187,8 @@ func size(u *url.URL) (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(ask, 10, 64)
-	if err != nil || n < 0 || n > MaxDownload {
-		return 0, fmt.Errorf("bytes=%s: want a number up to %d", ask, MaxDownload)
+	if err != nil || n < 0 || n > maxDownload {
+		return 0, fmt.Errorf("bytes=%s: want a number up to %d", ask, maxDownload)
 	}
 	return n, nil
 }

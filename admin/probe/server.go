@@ -15,8 +15,8 @@ import (
 // Port is where a Server listens, for TCP and UDP: one that needs no privilege.
 const Port = 8080
 
-// MaxDownload bounds what one request may ask for.
-const MaxDownload = 64 << 20
+// maxDownload bounds what one request may ask for.
+const maxDownload = 64 << 20
 
 // Server answers HTTP requests and datagrams with an Answer.
 //
@@ -63,8 +63,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := 0
 	if ask := r.URL.Query().Get("bytes"); ask != "" {
 		var err error
-		if n, err = strconv.Atoi(ask); err != nil || n < 0 || n > MaxDownload {
-			http.Error(w, "bytes is a number up to "+strconv.Itoa(MaxDownload), http.StatusBadRequest)
+		if n, err = strconv.Atoi(ask); err != nil || n < 0 || n > maxDownload {
+			http.Error(w, "bytes is a number up to "+strconv.Itoa(maxDownload), http.StatusBadRequest)
 			return
 		}
 	}

@@ -33,12 +33,12 @@ type Chart struct {
 // Build is what a program was built as. The images of the same build have its
 // version as tag, and names that begin with its registry.
 type Build struct {
-	Version  string // empty, or no tag: NoVersion
+	Version  string // empty, or no tag: noVersion
 	Registry string // empty: that of the chart's values
 }
 
-// NoVersion is the tag of images that were built without a version.
-const NoVersion = "unknown"
+// noVersion is the tag of images that were built without a version.
+const noVersion = "unknown"
 
 var (
 	// released matches the version of a release, but not one that names a commit.
@@ -60,7 +60,7 @@ func Embedded(b Build) (*Chart, error) {
 // stamp says of which build the images are, unless the chart was packaged with those
 // of another one.
 func (c *Chart) stamp(b Build) {
-	if c.chart.Metadata.AppVersion != NoVersion {
+	if c.chart.Metadata.AppVersion != noVersion {
 		return
 	}
 	if validTag.MatchString(b.Version) {

@@ -188,8 +188,8 @@ func lost(before, now Values) []string {
 // so now: their tag was kept, or there is no version to know them by.
 func (c *Chart) otherImages(said, values Values) []string {
 	switch tag := textAt(values, "tag"); {
-	case tag == "" && c.Version() == NoVersion:
-		return []string{fmt.Sprintf("this program was built without a version and installs images with the tag %s: to use others, add --set tag=TAG", NoVersion)}
+	case tag == "" && c.Version() == noVersion:
+		return []string{fmt.Sprintf("this program was built without a version and installs images with the tag %s: to use others, add --set tag=TAG", noVersion)}
 	case tag != "" && tag != c.Version() && at(said, "tag") == nil:
 		return []string{fmt.Sprintf("the images keep the tag %s of the installed release, but this program is version %s: to install the matching images, add --set tag=%s", tag, c.Version(), c.Version())}
 	}

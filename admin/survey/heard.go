@@ -39,9 +39,9 @@ func (r *GatewayReport) Unheard(node string) (problem string, known bool) {
 	return "", true
 }
 
-// RefusesHandshakes tells whether somebody begins handshakes that the gateway does not
+// refusesHandshakes tells whether somebody begins handshakes that the gateway does not
 // accept: they are of another key than it expects, or for another than its own.
-func (r *GatewayReport) RefusesHandshakes() bool {
+func (r *GatewayReport) refusesHandshakes() bool {
 	t := r.DataPlane.Tunnel
 	return !t.LastInitiation.IsZero() && t.LastInitiation.Sub(t.LastResponse) > unanswered && r.Time.Sub(t.LastInitiation) < refusedFor &&
 		r.Time.Sub(t.LastInitiation) > unanswered

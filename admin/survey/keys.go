@@ -97,7 +97,7 @@ func (p *Peer) KeyFaults(r *GatewayReport) (out []KeyFault) {
 // session of before still lives; nil: none. It is all that one end sees of a wrong key at
 // the other.
 func (p *Peer) HandshakeFault(r *GatewayReport) *KeyFault {
-	if r == nil || r.Sync.Peer.Value != networkingv1beta1.Connected || !r.RefusesHandshakes() {
+	if r == nil || r.Sync.Peer.Value != networkingv1beta1.Connected || !r.refusesHandshakes() {
 		return nil
 	}
 	return &KeyFault{Object: p.Gateway.String(), Message: "handshakes arrive, but none that this gateway accepts", Warning: true,
@@ -118,7 +118,7 @@ func (p *Peer) KeyMismatch(theirs string, keys *Keys) (fault *KeyFault, compared
 	}
 	const follows = "no handshake succeeds, and sessions end after three minutes"
 	cause := "it was written after those keys were generated, by hand or for another gateway; " + follows
-	if keys != nil && keys.Since.After(PublicKeySince(o)) {
+	if keys != nil && keys.Since.After(publicKeySince(o)) {
 		cause = "the keys of that gateway have changed since: its Secret was deleted or replaced; " + follows
 	}
 	return &KeyFault{Object: publicKeyName(o), Message: fmt.Sprintf("it holds %s, but the gateway of %s has %s", keyText(has), p, keyText(theirs)), Cause: cause, Fix: p.newKey()}, true
@@ -144,8 +144,8 @@ func keyText(key string) string {
 	return key
 }
 
-// PublicKeySince is when a cluster was told this key.
-func PublicKeySince(o *networkingv1beta1.PublicKey) time.Time {
+// publicKeySince is when a cluster was told this key.
+func publicKeySince(o *networkingv1beta1.PublicKey) time.Time {
 	return writtenAt(&o.ObjectMeta, "f:spec", "f:publicKey")
 }
 

@@ -35,7 +35,7 @@ func RatesOf(before, after *GatewayReport) (Rates, bool) {
 		return Rates{}, false
 	}
 	r := Rates{Window: window}
-	b, a := before.DropsByDirection(), after.DropsByDirection()
+	b, a := before.dropsByDirection(), after.dropsByDirection()
 	ok := r.Egress.set(before.DataPlane.Egress, after.DataPlane.Egress, b[Egress], a[Egress], window) &&
 		r.Ingress.set(before.DataPlane.Ingress, after.DataPlane.Ingress, b[Ingress], a[Ingress], window)
 	if !ok {
@@ -101,8 +101,8 @@ func (r *GatewayReport) Drops() (out []Drop) {
 	return out
 }
 
-// DropsByDirection sums Drops.
-func (r *GatewayReport) DropsByDirection() map[string]uint64 {
+// dropsByDirection sums Drops.
+func (r *GatewayReport) dropsByDirection() map[string]uint64 {
 	sums := make(map[string]uint64, 2)
 	for _, d := range r.Drops() {
 		sums[d.Direction] += d.Count

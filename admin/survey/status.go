@@ -206,7 +206,7 @@ func (c *Cluster) keyState(p *Peer) *KeyState {
 		s.Since = k.Since
 	}
 	if len(p.PublicKeys) == 1 {
-		s.PeerSince = PublicKeySince(&p.PublicKeys[0])
+		s.PeerSince = publicKeySince(&p.PublicKeys[0])
 	}
 	if r := p.Gateway.Report; r != nil && !r.DataPlane.Tunnel.LastHandshake.IsZero() {
 		// The gateway's clock may be another: only the difference tells.
@@ -220,7 +220,7 @@ func (c *Cluster) keyState(p *Peer) *KeyState {
 
 func trafficOf(before, r *GatewayReport) *Traffic {
 	t := &Traffic{Started: r.Started, Drops: r.Drops()}
-	dropped := r.DropsByDirection()
+	dropped := r.dropsByDirection()
 	t.Egress = Counted{Bytes: r.DataPlane.Egress.Bytes, Packets: r.DataPlane.Egress.Packets, Dropped: dropped[Egress]}
 	t.Ingress = Counted{Bytes: r.DataPlane.Ingress.Bytes, Packets: r.DataPlane.Ingress.Packets, Dropped: dropped[Ingress]}
 	if rates, ok := RatesOf(before, r); ok {
