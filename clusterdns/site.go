@@ -195,13 +195,13 @@ func decode(dir string, files manifests.Files, text []byte) (services []Service,
 	if err := yaml.Unmarshal(text, &list); err != nil {
 		return nil, 0, fmt.Errorf("decode %s: %w", manifests.ServicesFile, err)
 	}
-	services, err = heardOf(list.Items, objects.Configurations[0].Object)
+	services, err = importedServices(list.Items, objects.Configurations[0].Object)
 	return services, len(list.Items), err
 }
 
-// heardOf are the Services of a peer, with the endpoints that are ready and lead to its pods, or to those
+// importedServices are the Services of a peer, with the endpoints that are ready and lead to its pods, or to those
 // of other clusters that it passes on.
-func heardOf(imported []networkingv1beta1.ImportedService, c *networkingv1beta1.Configuration) ([]Service, error) {
+func importedServices(imported []networkingv1beta1.ImportedService, c *networkingv1beta1.Configuration) ([]Service, error) {
 	addresses, err := reflection.NewAddresses(c)
 	if err != nil {
 		return nil, err

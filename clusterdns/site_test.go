@@ -222,7 +222,7 @@ func TestHeardOfHub(t *testing.T) {
 			Cluster: from.cluster, AddressType: "IPv4", Endpoints: []networkingv1beta1.ServiceEndpoint{{Addresses: []string{from.address}, Ready: true}},
 		})
 	}
-	got, err := heardOf([]networkingv1beta1.ImportedService{{Spec: d}}, &c)
+	got, err := importedServices([]networkingv1beta1.ImportedService{{Spec: d}}, &c)
 	want := []Service{{Namespace: "shop", Name: "db", Headless: true, Endpoints: []Endpoint{{Cluster: "rome", Addresses: addrs("10.72.0.5")}}}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

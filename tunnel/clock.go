@@ -26,7 +26,7 @@ import (
 
 // A peer that is heard from elsewhere needs no session there. What asks for one may be a
 // gateway with the peer's key that was cut off while another one took its place, and which
-// claims a time of before (see ReleaseHandshake). So it is looked at again after heardPause, and answered
+// claims an earlier time (see ReleaseHandshake). So it is judged again after heardPause, and answered
 // if the peer was silent since.
 
 // heardPause is longer than a peer's gateway is silent as a rule: it sends pings and answers

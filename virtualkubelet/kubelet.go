@@ -201,11 +201,11 @@ func (k *Kubelet) work(ctx context.Context) bool {
 	defer k.queue.Done(at)
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	look := k.pod
+	reflectOne := k.pod
 	if at.kind != "" {
-		look = k.object
+		reflectOne = k.object
 	}
-	if err := look(bounded, at); err != nil {
+	if err := reflectOne(bounded, at); err != nil {
 		if ctx.Err() == nil && k.queue.NumRequeues(at) == 3 && !errors.Is(err, errNotListed) {
 			k.log.Warn("cannot reflect, trying again", "kind", cmp.Or(at.kind, "pods"), "namespace", at.namespace, "name", at.name, "node", at.node, "error", mirror.PlainError(err))
 		}

@@ -73,7 +73,7 @@ func (n *node) askWhose(ctx context.Context) (whose, error) {
 	return r.found, nil
 }
 
-// setWhose notes whose the Node is. When it becomes ours all pods are looked at, and when it is no more, the keeper lets go.
+// setWhose notes whose the Node is. When it becomes ours all pods are reflected again, and when it is not ours any more, the keeper ends.
 func (n *node) setWhose(is whose) {
 	n.mu.Lock()
 	was := n.whose

@@ -71,7 +71,7 @@ func TestTakenOver(t *testing.T) {
 		t.Errorf("no node agent of ours: %v", got)
 	}
 	isFalse(&w.milan.Nodes[1].Internal.Status.Conditions, networkingv1beta1.ConditionLiqoReplaced, networkingv1beta1.ReasonLiqoLeft,
-		"of Liqo's node agent is left: 2 rules: objects are waited for: InternalFabric liqo-tenant-rome/rome: spec.gatewayIP")
+		"of Liqo's node agent is left: 2 rules: the agent waits for objects: InternalFabric liqo-tenant-rome/rome: spec.gatewayIP")
 	if got := worst()["nodes"]; got != Warning {
 		t.Errorf("rules of Liqo's on a node: %v", got)
 	}

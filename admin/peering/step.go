@@ -102,7 +102,7 @@ func (s *step) tryOnce(ctx context.Context) (missing string, err error) {
 	return s.try(ctx)
 }
 
-// How long it is waited for what may pass by itself.
+// How long to wait for problems that may go away by themselves.
 const (
 	// unreachableFor is long enough for an API server to be replaced on a slow node.
 	unreachableFor = time.Minute

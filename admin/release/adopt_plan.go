@@ -205,7 +205,7 @@ func (f adoptFacts) adopt(g liqoGateway) (h handover, note string, err error) {
 }
 
 // giveBack hands a gateway to Liqo. One that was made by hand is in the way only if it was named. If there is a copy still
-// that was made for a gateway of Liqo's, an earlier command was interrupted, and it is waited for.
+// that was made for a gateway of Liqo's, an earlier command was interrupted, and this one waits for it.
 func (f adoptFacts) giveBack(g liqoGateway, all bool) (h handover, note string, err error) {
 	ours := f.templates[g.ref]
 	left := g.ref

@@ -50,7 +50,7 @@ func testTakeOverAway(t *testing.T, s *takeoverSite) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got)\n%s", diff)
 	}
-	const why = "of Liqo's node agent is left: 2 rules: objects are waited for: InternalFabric liqo-tenant-milan/milan: spec.gatewayIP"
+	const why = "of Liqo's node agent is left: 2 rules: the agent waits for objects: InternalFabric liqo-tenant-milan/milan: spec.gatewayIP"
 	s.leaves("node-2", why)
 	s.kubelet.SetAway(t, "node-2", false)
 	s.agentReady("liqo-fabric", 2)

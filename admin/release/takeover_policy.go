@@ -98,7 +98,7 @@ func (s singly) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// policyInForce waits until Liqo's controller manager is refused what it writes, or until it is no more, by all API servers.
+// policyInForce waits until all API servers refuse what Liqo's controller manager writes, or until none does any more.
 func policyInForce(ctx context.Context, c *access.Cluster, account string, refused bool, tell progress.Func) error {
 	config := rest.CopyConfig(c.Config)
 	config.Impersonate.UserName = fmt.Sprintf("system:serviceaccount:%s:%s", c.LiqoNamespace, account) // and its groups

@@ -80,7 +80,7 @@ func (c *Cluster) Health(p *Peer) (Health, []Alert) {
 // alerts asks every rule. Errors come before warnings.
 func (c *Cluster) alerts(p *Peer) (out []Alert) {
 	for _, rule := range []func(*Cluster, *Peer) []Alert{
-		configurationAlerts, gatewayAlerts, podAlerts, connectionAlerts, keyAlerts, reportAlerts, nodeAlerts, translationAlerts, heardAlerts, firewallAlerts, surplusAlerts,
+		configurationAlerts, gatewayAlerts, podAlerts, connectionAlerts, keyAlerts, reportAlerts, nodeAlerts, translationAlerts, silentNodeAlerts, firewallAlerts, surplusAlerts,
 	} {
 		out = append(out, rule(c, p)...)
 	}
@@ -242,9 +242,9 @@ func (f *KeyFault) alert(g *Gateway) Alert {
 	return Alert{Object: cmp.Or(f.Object, g.String()), Reason: ReasonKeys, Message: text, Warning: f.Warning}
 }
 
-// heardAlerts speaks of the nodes that are joined, as far as objects tell, but of which
+// silentNodeAlerts speaks of the nodes that are joined, as far as objects tell, but of which
 // nothing arrives at the gateway.
-func heardAlerts(c *Cluster, p *Peer) []Alert {
+func silentNodeAlerts(c *Cluster, p *Peer) []Alert {
 	g := p.Gateway
 	if g == nil || g.Report == nil || !g.Report.DataPlane.Configured || p.Fabric == nil || c.Unread("InternalNode") || c.Unread("GeneveTunnel") {
 		return nil

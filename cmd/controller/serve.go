@@ -55,7 +55,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) error {
 		}
 		var refused []string
 		if a.Slices.NodeLabels, refused = virtualnode.NodeLabels(a.Slices.NodeLabels); len(refused) > 0 {
-			log.Warn("--cluster-labels: left out what consumers refuse: what is no label, and what tells what a node is", "labels", refused)
+			log.Warn("--cluster-labels: left out what consumers refuse: invalid labels, and labels that describe nodes", "labels", refused)
 		}
 	}
 	mgr, err := manager.New(cfg, o.Options)

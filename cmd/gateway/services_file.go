@@ -31,7 +31,7 @@ type filedServices struct {
 
 func newFiledServices(n services.Network, dir string, log *slog.Logger) *filedServices {
 	f := &filedServices{dir: dir, log: log, changed: make(chan struct{}, 1)}
-	f.Exchange = services.New(services.Options{Network: n, Logger: log, Heard: f.poke})
+	f.Exchange = services.New(services.Options{Network: n, Logger: log, Changed: f.poke})
 	return f
 }
 

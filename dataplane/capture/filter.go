@@ -46,7 +46,8 @@ const (
 	dstPortIn
 )
 
-// subject is what can be asked about a packet.
+// subject is what can be asked about a packet: also about ARP and what is not IP, and about both families
+// in one program, which the rules of package filter cannot ask.
 type subject struct {
 	version          uint8 // 0: not IP
 	proto            uint8

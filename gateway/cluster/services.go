@@ -68,7 +68,7 @@ func (l *Link) NewServices(n services.Network) (*Services, error) {
 	s.exported.Changed = func() { poke(s.offer) }
 	s.imported.Changed = func() { poke(s.wake) }
 	s.imported.Trim = func(i *networkingv1beta1.ImportedService) { i.Status = networkingv1beta1.ImportedServiceStatus{} }
-	s.Exchange = services.New(services.Options{Network: n, Logger: l.log, Heard: func() { poke(s.wake) }})
+	s.Exchange = services.New(services.Options{Network: n, Logger: l.log, Changed: func() { poke(s.wake) }})
 	return s, nil
 }
 

@@ -31,13 +31,13 @@ type Options struct {
 	Network Network
 	// Logger gets changes of state. Nil: slog.Default().
 	Logger *slog.Logger
-	// Heard is called after each change of what the peer tells. Nil: nobody asks.
-	Heard func()
+	// Changed is called after each change of what the peer tells. Nil: nobody asks.
+	Changed func()
 }
 
 // times are the pauses of an Exchange.
 type times struct {
-	look      time.Duration // between looks at the addresses of the tunnel
+	addresses time.Duration // between reads of the addresses of the tunnel
 	batch     time.Duration // between two batches of changes
 	accept    time.Duration // between two connections of the peer
 	heartbeat time.Duration
@@ -48,7 +48,7 @@ type times struct {
 }
 
 var defaultTimes = times{
-	look: 500 * time.Millisecond, batch: 20 * time.Millisecond, accept: time.Second, heartbeat: 10 * time.Second, silence: 35 * time.Second,
+	addresses: 500 * time.Millisecond, batch: 20 * time.Millisecond, accept: time.Second, heartbeat: 10 * time.Second, silence: 35 * time.Second,
 	dial: 10 * time.Second, retry: [2]time.Duration{time.Second, 15 * time.Second}, refused: [2]time.Duration{30 * time.Second, 10 * time.Minute},
 }
 
@@ -82,11 +82,11 @@ func New(o Options) *Exchange {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.Heard == nil {
-		o.Heard = func() {}
+	if o.Changed == nil {
+		o.Changed = func() {}
 	}
 	return &Exchange{
-		network: o.Network, log: o.Logger, changed: o.Heard, times: defaultTimes,
+		network: o.Network, log: o.Logger, changed: o.Changed, times: defaultTimes,
 		bytes: bucket{burst: readBurst, rate: readRate}, frames: bucket{burst: frameBurst, rate: frameRate},
 		renewed: make(chan struct{}), refused: map[Reason]uint64{},
 	}
@@ -123,7 +123,7 @@ func (x *Exchange) Run(ctx context.Context) error {
 		if own, peer := x.network.TunnelAddrs(); own.IsValid() && peer.IsValid() {
 			x.peering(ctx, own, peer)
 		}
-		Pause(ctx, x.times.look)
+		Pause(ctx, x.times.addresses)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (x *Exchange) peering(ctx context.Context, own, peer netip.Addr) {
 	wg.Go(func() { x.serve(ctx, own, peer) })
 	wg.Go(func() { x.listen(ctx, own, peer) })
 	for ctx.Err() == nil {
-		Pause(ctx, x.times.look)
+		Pause(ctx, x.times.addresses)
 		if a, b := x.network.TunnelAddrs(); a != own || b != peer {
 			break
 		}
@@ -333,9 +333,9 @@ func (x *Exchange) lost(err error) {
 	switch {
 	case same:
 	case reasonOf(err) != "":
-		x.log.Warn("Services of the peer: what was heard before stays", "error", why)
+		x.log.Warn("Services of the peer: an invalid message, the earlier ones stay", "error", why)
 	default:
-		x.log.Info("Services of the peer: not heard now, what was heard before stays", "reason", why)
+		x.log.Info("Services of the peer: no news now, the earlier ones stay", "reason", why)
 	}
 }
 

@@ -62,7 +62,7 @@ func fabric(t *testing.T) *dataplanetest.Fabric {
 // start runs an Exchange on a gateway; stop ends it and waits.
 func start(t *testing.T, n services.Network, heard func()) (x *services.Exchange, stop func()) {
 	t.Helper()
-	x = services.New(services.Options{Network: n, Logger: slog.New(slog.DiscardHandler), Heard: heard})
+	x = services.New(services.Options{Network: n, Logger: slog.New(slog.DiscardHandler), Changed: heard})
 	x.Hurry()
 	return x, run(t, x)
 }

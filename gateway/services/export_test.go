@@ -4,7 +4,7 @@ import "time"
 
 // Hurry makes an Exchange that does not wait where nobody but a test looks on.
 func (x *Exchange) Hurry() {
-	x.times.look, x.times.batch, x.times.accept = 10*time.Millisecond, time.Millisecond, time.Millisecond
+	x.times.addresses, x.times.batch, x.times.accept = 10*time.Millisecond, time.Millisecond, time.Millisecond
 	x.times.heartbeat = 50 * time.Millisecond
 	x.times.retry = [2]time.Duration{10 * time.Millisecond, 50 * time.Millisecond}
 	x.times.refused = x.times.retry

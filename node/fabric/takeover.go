@@ -179,7 +179,7 @@ func (r *Runner) takeOver(now time.Time) {
 		r.log.Info("Liqo's node agent runs beside this one no longer")
 	}
 	if len(left.Others) > 0 && !slices.Equal(others, left.Others) {
-		r.log.Warn("what looks like Liqo's and is somebody else's stays", "count", len(left.Others), "first", left.Others[0])
+		r.log.Warn("left alone: it looks like Liqo's, but is somebody else's", "count", len(left.Others), "first", left.Others[0])
 	}
 	if left.Plan.Empty() {
 		return
@@ -219,7 +219,7 @@ func (r *Runner) notInForce() string {
 		{r.fresh || r.dirty || len(r.failures) > 0, "not everything is put in force"},
 		{len(refused) > 0, named("the newest objects are refused", refused)},
 		{len(p.Ignored)+len(p.Desired.Keep) > 0, named("objects are ignored", p.Ignored)},
-		{len(p.Waiting) > 0, named("objects are waited for", p.Waiting)},
+		{len(p.Waiting) > 0, named("the agent waits for objects", p.Waiting)},
 		{len(p.Untranslated) > 0 || !r.actual.Translation.Available, named("addresses are not translated", p.Untranslated)},
 		{!r.diff(p.Desired, r.actual).Empty(), "something of this agent is missing"},
 	} {

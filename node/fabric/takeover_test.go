@@ -115,7 +115,7 @@ func TestTakesOverWhenInForce(t *testing.T) {
 		{"an object cannot be used", func(x *running) { x.feed.world.fabrics[1].Spec.MTU = 1 },
 			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.MTU = 1340 }) }, "objects are ignored: InternalFabric t-rome/rome: spec.mtu: 1 is out of range: 576 to 65455"},
 		{"an object is not complete", func(x *running) { x.feed.world.fabrics[1].Spec.GatewayIP = "" },
-			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.GatewayIP = "10.0.0.12" }) }, "objects are waited for: InternalFabric t-rome/rome: spec.gatewayIP: is not given yet: the tunnel waits for it"},
+			func(x *running) { x.feed.edit(func(w *world) { w.fabrics[1].Spec.GatewayIP = "10.0.0.12" }) }, "the agent waits for objects: InternalFabric t-rome/rome: spec.gatewayIP: is not given yet: the tunnel waits for it"},
 		{"no translation", func(x *running) { x.kernel.noNFT = true },
 			func(x *running) {
 				x.kernel.tamper(hostnet.Event{Ours: true}, func() { x.kernel.noNFT = false })

@@ -331,7 +331,7 @@ func (r Route) same(other Route) bool {
 func (d *differ) routes(links []Link, have Actual) {
 	ours := make(map[routeKey][]*Route, len(have.Routes))
 	for i := range have.Routes {
-		// A route of a link that goes first is no more.
+		// A route goes with its link, which is deleted first.
 		if r := &have.Routes[i]; !d.gone[r.Device] {
 			ours[r.key()] = append(ours[r.key()], r)
 		}

@@ -102,8 +102,8 @@ func (w *worker) resolved(t *tunnel, mac neighbor.MAC) {
 func (t *tunnel) due(now int64) bool {
 	l := t.learned
 	answered := l.answered.Load()
-	heard := max(answered, t.count.lastSeen.Load())
-	if answered != 0 && !l.doubt.Load() && now-heard < int64(neighbor.StaleAfter) {
+	lastHeard := max(answered, t.count.lastSeen.Load())
+	if answered != 0 && !l.doubt.Load() && now-lastHeard < int64(neighbor.StaleAfter) {
 		l.backoff = neighbor.Backoff{}
 		return false
 	}

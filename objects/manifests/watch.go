@@ -57,8 +57,8 @@ func watchNames(ctx context.Context, dir string, period time.Duration, relevant 
 	}()
 	d := debounce{quiet: time.NewTimer(0)}
 	defer d.quiet.Stop()
-	look := time.NewTicker(poll)
-	defer look.Stop()
+	pollTick := time.NewTicker(poll)
+	defer pollTick.Stop()
 	was, _ := os.Stat(dir)
 	for {
 		select {
@@ -75,7 +75,7 @@ func watchNames(ctx context.Context, dir string, period time.Duration, relevant 
 			changed()
 		case <-tick.C:
 			changed()
-		case <-look.C:
+		case <-pollTick.C:
 			is, _ := os.Stat(dir) // nil: missing
 			if err != nil {
 				if w, err = newWatcher(dir); err == nil { // it is there now

@@ -32,8 +32,8 @@ const resized = 200 * time.Millisecond
 func (c *Console) Live(ctx context.Context, every time.Duration, draw func(context.Context, *Page) error) error {
 	redraw := time.NewTicker(every)
 	defer redraw.Stop()
-	look := time.NewTicker(resized)
-	defer look.Stop()
+	resizeTick := time.NewTicker(resized)
+	defer resizeTick.Stop()
 	var page *Page
 	last := ""
 	defer func() {
@@ -62,7 +62,7 @@ func (c *Console) Live(ctx context.Context, every time.Duration, draw func(conte
 				return nil
 			case <-redraw.C:
 				again = true
-			case <-look.C:
+			case <-resizeTick.C:
 			}
 		}
 	}

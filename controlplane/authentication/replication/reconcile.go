@@ -292,7 +292,7 @@ func (r *Reconciler) report(secret *corev1.Secret, p peer, logger interface {
 func obstacle(p peer, err error) (reason, note string) {
 	switch {
 	case errors.As(err, new(*answerError)):
-		return authv1beta1.ReasonAnswerInvalid, fmt.Sprintf("cluster %s answers what is not taken over: %v", p.provider, err)
+		return authv1beta1.ReasonAnswerInvalid, fmt.Sprintf("cluster %s gives an invalid answer, which is not used: %v", p.provider, err)
 	case apierrors.IsUnauthorized(err):
 		return authv1beta1.ReasonCredentialsRefused, fmt.Sprintf("cluster %s does not accept the credentials of this kubeconfig: %v", p.provider, err)
 	case apierrors.IsAlreadyExists(err):

@@ -40,7 +40,8 @@ func hash(s string) string {
 }
 
 // shorten returns name, its end replaced by its hash if it has more than limit
-// characters.
+// characters. The hash is not that of objectname.Shorten: names in existing clusters
+// must not change.
 func shorten(name string, limit int) string {
 	if len(name) <= limit {
 		return name

@@ -14,6 +14,7 @@ import (
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
+	"github.com/sluice-net/sluice/api/text"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 )
 
@@ -175,4 +176,4 @@ func wait(reason, format string, args ...any) *Refusal {
 }
 
 // cut shortens what is quoted of another party's text.
-func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), quotedLimit)], "") }
+func cut(s string) string { return text.Cut(s, quotedLimit) }

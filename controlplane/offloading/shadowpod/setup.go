@@ -147,7 +147,7 @@ func (r *Reconciler) count(pods cache.Cache) (source.SyncingSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	see := func(o any) {
+	countEvent := func(o any) {
 		p, ok := o.(*corev1.Pod)
 		if !ok {
 			return
@@ -159,7 +159,7 @@ func (r *Reconciler) count(pods cache.Cache) (source.SyncingSource, error) {
 		r.countPod(p)
 	}
 	counting, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: see, UpdateFunc: func(_, o any) { see(o) },
+		AddFunc: countEvent, UpdateFunc: func(_, o any) { countEvent(o) },
 		DeleteFunc: func(o any) {
 			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj

@@ -60,10 +60,10 @@ type Import struct {
 	Peer string
 	// Address judges an address of the peer, and translates it to the one by which this cluster reaches it.
 	Address func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
-	// PassedOn is the same for an address under which the peer passes on an endpoint of another cluster, and Direct are the
+	// PassedOn is the same for an address under which the peer passes on an endpoint of another cluster, and Connected are the
 	// clusters that this one is connected to itself.
-	PassedOn func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
-	Direct   map[string]bool
+	PassedOn  func(there string, family discoveryv1.AddressType) (here netip.Addr, err error)
+	Connected map[string]bool
 	// Unwanted says that the operators of this cluster want nothing of that name from the peer.
 	Unwanted bool
 	// Creates says that they want a missing namespace created for it, Full that the peer has as many of these as it can have.
@@ -292,7 +292,7 @@ func (c *constituent) slices(f *Facts, served []networkingv1beta1.ServicePort, s
 		out := &discoveryv1.EndpointSlice{AddressType: in.AddressType, Endpoints: []discoveryv1.Endpoint{}}
 		out.Labels = map[string]string{mcsv1beta1.LabelSourceCluster: cmp.Or(in.Cluster, c.cluster)}
 		if in.Cluster != "" {
-			if in.Cluster == f.Cluster || c.of == nil || c.of.Direct[in.Cluster] {
+			if in.Cluster == f.Cluster || c.of == nil || c.of.Connected[in.Cluster] {
 				// It is known here without the detour, or not meant to be; and nobody else says what a peer of this cluster has.
 				if left++; left <= maxProblems {
 					problems = append(problems, fmt.Sprintf("spec.slices[%d] is left out: cluster %s is not reached through another one", i, in.Cluster))

@@ -293,7 +293,7 @@ func TestPassedOn(t *testing.T) {
 			d := described(0, test.address)
 			d.Slices[0].Cluster = test.cluster
 			in := from(t, "rome", d)
-			in.Direct = map[string]bool{"rome": true, "naples": true}
+			in.Connected = map[string]bool{"rome": true, "naples": true}
 			p := Build(facts(in))
 			var got []string
 			for _, s := range p.Slices {
@@ -644,7 +644,7 @@ func FuzzBuild(f *testing.F) {
 		d.Slices[0].AddressType, d.Slices[0].Endpoints[0].Hostname = discoveryv1.AddressType(family), &host
 		d.Slices[0].Cluster = cluster
 		in := from(t, "rome", d)
-		in.Direct = map[string]bool{"rome": true}
+		in.Connected = map[string]bool{"rome": true}
 		p := Build(facts(in))
 		if p.Import == nil {
 			return

@@ -453,7 +453,7 @@ func (r *Reconciler) importOf(ctx context.Context, o *networkingv1beta1.Imported
 	in.Unknown, in.Address, in.PassedOn = unknown, pods.Here, passedOn.Here
 	hub := slices.ContainsFunc(o.Spec.Slices, func(s networkingv1beta1.ServiceSlice) bool { return s.Cluster != "" })
 	if hub {
-		if in.Direct, err = r.direct(ctx); err != nil {
+		if in.Connected, err = r.direct(ctx); err != nil {
 			return in, 0, err
 		}
 	}
