@@ -95,8 +95,11 @@ func (f *ingressLoop) ingress(s *snapshot, b []byte, outer uint8, w *nodeWriter,
 		}
 	}
 	p.DecrementHopLimit()
-	announced, _ := announcedMTU(&p)
-	nat.ClampMSS(&p, clamp)
+	announced := 0
+	if p.IsTCPSYN() {
+		announced = announcedMTU(&p)
+		nat.ClampMSS(&p, clamp)
+	}
 	d.restore(&p)
 	s.table.Ingress(&p)
 	f.pathMTUs.learn(&p, announced, s.pathMTU, s.cfg.MTU, now)

@@ -67,21 +67,22 @@ type senderMTU struct {
 	pathMTU
 }
 
-// announcedMTU is the size of packets that a SYN announces by its MSS; false: it announces none.
-func announcedMTU(p *packet.Packet) (mtu int, ok bool) {
-	mss, ok := nat.MSS(p)
-	if !ok || mss == 0 {
-		return 0, ok
+// announcedMTU is the size of packets that a SYN announces by its MSS, or 0 where it announces none.
+func announcedMTU(p *packet.Packet) int {
+	mss, _ := nat.MSS(p)
+	if mss == 0 {
+		return 0
 	}
-	return mss + packet.TCPHeaderLen + p.TransportOffset, true
+	return mss + packet.TCPHeaderLen + p.TransportOffset
 }
 
 // learn notes what a packet from the peer says about size, if it is less than
 // mtu. It is called after the packet was translated, and after its MSS was clamped:
-// by a filter rule it may be less than the peer's. announced is what it was before. It
-// counts if it is above mtu, which may grow up to most while the connection lasts.
+// by a filter rule it may be less than the peer's. announced is the announcedMTU before that;
+// it counts if it is above mtu, which may grow up to most while the connection lasts.
 func (m *pathMTUs) learn(p *packet.Packet, announced, mtu, most int, now int64) {
-	if n, ok := announcedMTU(p); ok {
+	if announced > 0 {
+		n := announcedMTU(p)
 		if n >= mtu && announced > n {
 			n, mtu = announced, most
 		}

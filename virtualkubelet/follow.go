@@ -84,12 +84,13 @@ type options struct {
 	seen func(watch.Event) watch.Event
 }
 
-// follow begins to keep what w selects, until ctx ends, in a goroutine of wg. Metadata that nobody reads is trimmed, and more by trim, which
-// may be nil. changed is called with each object that came, changed or went.
-func follow[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, w mirror.Watched, log *slog.Logger, trim func(P), changed func(P)) (*follower[T, P], error) {
-	return followWith(ctx, wg, w, log, trim, changed, options{})
+// follow begins to keep what w selects, until ctx ends, in a goroutine of wg. Metadata that nobody reads is trimmed.
+// changed is called with each object that came, changed or went.
+func follow[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, w mirror.Watched, log *slog.Logger, changed func(P)) (*follower[T, P], error) {
+	return followWith(ctx, wg, w, log, nil, changed, options{})
 }
 
+// followWith is follow with bounds; trim, which may be nil, trims more.
 func followWith[T any, P mirror.Object[T]](ctx context.Context, wg *sync.WaitGroup, w mirror.Watched, log *slog.Logger, trim func(P), changed func(P), bound options) (*follower[T, P], error) {
 	request := func(o metav1.ListOptions) *rest.Request {
 		o.LabelSelector, o.FieldSelector = w.Labels, w.Fields

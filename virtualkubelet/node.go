@@ -240,7 +240,7 @@ func (n *node) credentials(ctx context.Context, v *offloadingv1beta1.VirtualNode
 			followed, stop := context.WithCancel(ctx)
 			f, err := follow(followed, &n.k.wg, mirror.Watched{
 				Client: n.k.home.core, Resource: "secrets", Namespace: v.Namespace, Fields: "metadata.name=" + name,
-			}, n.k.log, nil, func(*corev1.Secret) { n.wake() })
+			}, n.k.log, func(*corev1.Secret) { n.wake() })
 			if err != nil {
 				stop()
 				n.problem("follow the kubeconfig", err)
@@ -263,7 +263,7 @@ func (n *node) credentials(ctx context.Context, v *offloadingv1beta1.VirtualNode
 	}
 	cfg, err := credentials.ReadKubeconfig(kubeconfig)
 	if err != nil {
-		n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), corev1.EventTypeWarning, ReasonKubeconfig,
+		n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), ReasonKubeconfig,
 			fmt.Sprintf("Secret %s, data.%s: %v", name, authv1beta1.KubeconfigKey, err))
 		return
 	}

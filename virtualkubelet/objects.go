@@ -62,7 +62,7 @@ func openPair[T any, P mirror.Object[T], R any, Q mirror.Object[R]](ctx context.
 	enqueue := func(name string) {
 		n.k.queue.Add(key{node: n.name, kind: x.kind, namespace: x.here.Namespace, name: name})
 	}
-	here, err := follow(ctx, &s.wg, x.here, n.k.log, nil, func(p P) {
+	here, err := follow(ctx, &s.wg, x.here, n.k.log, func(p P) {
 		enqueue(p.GetName())
 		if x.changed != nil {
 			x.changed(p)
@@ -102,7 +102,7 @@ func openPair[T any, P mirror.Object[T], R any, Q mirror.Object[R]](ctx context.
 			// What stands for an earlier object cannot become this one, as immutable fields differ.
 			return errors.Join(x.to.delete(ctx, have, nil), err)
 		}
-		n.k.event(ctx, reference(x.version, x.object, from), corev1.EventTypeWarning, ReasonFailedReflection, err.Error())
+		n.k.event(ctx, reference(x.version, x.object, from), ReasonFailedReflection, err.Error())
 		return err // tried again: nobody tells when it would work
 	}
 	names := func() (out []string) {

@@ -129,7 +129,7 @@ func (n *node) followPods(ctx context.Context) error {
 		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
-	pods, err := follow(ctx, &n.k.wg, mirror.Watched{Client: n.k.home.core, Resource: "pods", Fields: "spec.nodeName=" + n.name}, n.k.log, nil,
+	pods, err := follow(ctx, &n.k.wg, mirror.Watched{Client: n.k.home.core, Resource: "pods", Fields: "spec.nodeName=" + n.name}, n.k.log,
 		func(p *corev1.Pod) { n.enqueue(p.Namespace, p.Name) })
 	if err != nil {
 		stop()
@@ -167,6 +167,6 @@ func (n *node) letGo() {
 // taken tells that a VirtualNode has the name of another's Node.
 func (n *node) taken(ctx context.Context, v *offloadingv1beta1.VirtualNode) {
 	note := fmt.Sprintf("there is a Node %s which is no virtual node of cluster %s: give the VirtualNode another name", n.name, n.k.options.PeerID)
-	n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), corev1.EventTypeWarning, ReasonNodeTaken, note)
+	n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), ReasonNodeTaken, note)
 	n.tell(ctx, v, offloadingv1beta1.VirtualNodeNone, ReasonNodeTaken, note)
 }

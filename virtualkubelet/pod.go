@@ -122,7 +122,7 @@ func (k *Kubelet) pod(ctx context.Context, at key) error {
 	}
 	k.made.Store(at, nil)
 	if e := here.Spec.EphemeralContainers; len(e) > 0 {
-		k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, ReasonFailedReflection, fmt.Sprintf("ephemeral container %s does not run: the pod goes on in the other cluster without it", e[len(e)-1].Name))
+		k.event(ctx, reference("v1", "Pod", here), ReasonFailedReflection, fmt.Sprintf("ephemeral container %s does not run: the pod goes on in the other cluster without it", e[len(e)-1].Name))
 	}
 	if copied != nil && reflection.IsOfAnother(here, copied) {
 		return nil // of the pod before, which ends
@@ -234,7 +234,7 @@ func (k *Kubelet) writeStatus(ctx context.Context, here *corev1.Pod, status core
 // refuse says on the pod why it does not run. It stays Pending: a controller would replace one that has failed at once,
 // again and again.
 func (k *Kubelet) refuse(ctx context.Context, here *corev1.Pod, why string) error {
-	k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, ReasonFailedReflection, why)
+	k.event(ctx, reference("v1", "Pod", here), ReasonFailedReflection, why)
 	status := *here.Status.DeepCopy()
 	status.Reason, status.Message = ReasonFailedReflection, text.Cut(why, text.MaxEvent)
 	return k.writeStatus(ctx, here, status)
@@ -294,7 +294,7 @@ func (k *Kubelet) abandon(ctx context.Context, here *corev1.Pod) error {
 		status.Message = "it is on a virtual node, and its namespace is not offloaded: make a NamespaceOffloading, or delete the pod"
 	}
 	if !equality.Semantic.DeepEqual(here.Status, status) {
-		k.event(ctx, reference("v1", "Pod", here), corev1.EventTypeWarning, status.Reason, status.Message)
+		k.event(ctx, reference("v1", "Pod", here), status.Reason, status.Message)
 	}
 	return k.writeStatus(ctx, here, status)
 }

@@ -66,7 +66,7 @@ func (k *Kubelet) serve(ctx context.Context, l net.Listener, certificate *atomic
 	defer stop()
 	f, err := follow(ctx, &wg, mirror.Watched{
 		Client: k.home.core, Resource: "configmaps", Namespace: metav1.NamespaceSystem, Fields: "metadata.name=" + clientCAName,
-	}, k.log, nil, func(*corev1.ConfigMap) {})
+	}, k.log, func(*corev1.ConfigMap) {})
 	if err != nil {
 		return err
 	}

@@ -268,7 +268,7 @@ func (n *node) over(ctx context.Context) func(error) {
 	return func(err error) {
 		n.k.log.Warn("too much at the provider", "node", n.name, "error", err)
 		if v, _, _ := n.parts(); v != nil {
-			n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), corev1.EventTypeWarning, ReasonTooMuch, err.Error())
+			n.k.event(ctx, reference(offloadingv1beta1.GroupVersion.String(), "VirtualNode", v), ReasonTooMuch, err.Error())
 		}
 	}
 }

@@ -230,15 +230,15 @@ const (
 	ReasonKubeconfig = "KubeconfigInvalid"
 )
 
-// event makes an Event about an object here, once for each text within the life of an Event.
-func (k *Kubelet) event(ctx context.Context, about corev1.ObjectReference, kind, reason, note string) {
+// event makes a Warning about an object here, once for each text within the life of an Event.
+func (k *Kubelet) event(ctx context.Context, about corev1.ObjectReference, reason, note string) {
 	note = text.Cut(note, text.MaxEvent)
 	sum := sha256.Sum256([]byte(string(about.UID) + reason + note))
 	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault)
 	now := metav1.Now()
 	e := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: about.Name + "." + hex.EncodeToString(sum[:8])},
-		InvolvedObject: about, Type: kind, Reason: reason, Message: note, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		InvolvedObject: about, Type: corev1.EventTypeWarning, Reason: reason, Message: note, Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: component},
 	}
 	err := k.home.core.Post().Namespace(namespace).Resource("events").Body(e).Do(ctx).Error()

@@ -126,7 +126,7 @@ func (x *transmitter) packet(t *tunnel, h *head, b []byte) Drop {
 	if vnet.flags&vnetNeedsChecksum != 0 && !completeChecksum(ip, int(vnet.checkStart), int(vnet.checkOffset)) {
 		return DropMalformed
 	}
-	x.send(t, underlay.Datagram{Addr: t.remote, ECN: packet.ECN(ip), Body: b})
+	x.send(underlay.Datagram{Addr: t.remote, ECN: packet.ECN(ip), Body: b})
 	t.count.txPackets.Add(1)
 	t.count.txBytes.Add(uint64(len(ip)))
 	return kept
@@ -158,7 +158,7 @@ func (x *transmitter) cut(t *tunnel, vnet vnetHeader, b []byte) Drop {
 	ecn := packet.ECN(b[headLen:])
 	n, payload := segments.NextHeaders(b[headLen:])
 	first := headLen + n + len(payload)
-	x.send(t, underlay.Datagram{Addr: t.remote, ECN: ecn, Body: b[:first]})
+	x.send(underlay.Datagram{Addr: t.remote, ECN: ecn, Body: b[:first]})
 	packets, bytes := 1, first-headLen
 	for {
 		space := x.headSpace(headLen + n)
@@ -168,7 +168,7 @@ func (x *transmitter) cut(t *tunnel, vnet vnetHeader, b []byte) Drop {
 		}
 		copy(space, b[:headLen])
 		x.usedHeads += headLen + n
-		x.send(t, underlay.Datagram{Addr: t.remote, ECN: ecn, Head: space, Body: payload})
+		x.send(underlay.Datagram{Addr: t.remote, ECN: ecn, Head: space, Body: payload})
 		packets++
 		bytes += n + len(payload)
 	}
@@ -215,12 +215,12 @@ func (x *transmitter) frame(t *tunnel, dst neighbor.MAC, etherType uint16, n int
 	x.usedFrame += len(b)
 	geneve.PutHeader(b, geneve.Geneve, t.VNI, geneve.ProtocolEthernet)
 	neighbor.PutEthernet(b[geneve.HeaderLen:], dst, t.mac, etherType)
-	x.send(t, underlay.Datagram{Addr: t.remote, Body: b})
+	x.send(underlay.Datagram{Addr: t.remote, Body: b})
 	return b[headLen:]
 }
 
 // send adds a datagram. Its bytes must stay as they are until transmit.
-func (x *transmitter) send(t *tunnel, d underlay.Datagram) {
+func (x *transmitter) send(d underlay.Datagram) {
 	x.datagrams = append(x.datagrams, d)
 	if len(x.datagrams) == cap(x.datagrams) {
 		x.transmit()
