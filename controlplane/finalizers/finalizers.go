@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
 // Of is a kind, and the finalizers that Liqo sets on its objects.
@@ -37,7 +38,7 @@ func SetupWithManager(mgr ctrl.Manager, kinds ...Of) error {
 		}
 		goes := predicate.NewPredicateFuncs(func(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() })
 		name := strings.ToLower(reflect.TypeOf(of.Kind).Elem().Name()) + "_finalizer"
-		err := ctrl.NewControllerManagedBy(mgr).Named(name).
+		err := controllers.New(mgr, name, controllers.Options{}).
 			WatchesRawSource(source.Kind(of.Cache, of.Kind, &handler.EnqueueRequestForObject{}, goes)).
 			Complete(apply.RequeueOnConflict(&reconciler{mgr.GetClient(), of}))
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
@@ -31,7 +32,7 @@ const byCluster = "remote-cluster-id"
 // authentication do not run. offloads tells whether those of offloading run.
 func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, offloads bool) error {
 	r := &reconciler{Client: mgr.GetClient(), offloads: offloads, asker: newAsker(), now: metav1.Now}
-	c := ctrl.NewControllerManagedBy(mgr).Named("foreigncluster").For(new(corev1beta1.ForeignCluster)).
+	c := controllers.New(mgr, "foreigncluster", controllers.Options{}).For(new(corev1beta1.ForeignCluster)).
 		WatchesRawSource(source.Channel(r.asker.changed, &handler.TypedEnqueueRequestForObject[*corev1beta1.ForeignCluster]{}))
 	watch := func(o client.Object, changes ...predicate.Predicate) error {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, byCluster, func(o client.Object) []string {

@@ -22,7 +22,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
@@ -55,7 +55,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 	r := &Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Secrets: secrets, Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster,
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("handshake").
+	return controllers.New(mgr, "handshake", controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(_ context.Context, s *corev1.Secret) []ctrl.Request {
 				if !marked(s, authv1beta1.LabelNonce) && !marked(s, authv1beta1.LabelSignedNonce) {
@@ -63,7 +63,6 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 				}
 				return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(s)}}
 			}))).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(r)
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
 const (
@@ -56,7 +57,7 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 	r := &Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Now: time.Now,
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("identity").
+	return controllers.New(mgr, "identity", controllers.Options{}).
 		For(&authv1beta1.Identity{}).
 		// A Secret that somebody deletes or changes comes back.
 		WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, handler.TypedEnqueueRequestForOwner[*corev1.Secret](

@@ -19,7 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -29,6 +28,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -43,15 +43,13 @@ import (
 func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster) error {
 	c, p := &consumer{Client: mgr.GetClient(), Cluster: cluster}, &provider{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	return errors.Join(
-		ctrl.NewControllerManagedBy(mgr).Named("renewal-consumer").
+		controllers.New(mgr, "renewal-consumer", controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			For(&authv1beta1.Identity{}).
 			Owns(&authv1beta1.Renew{}).
-			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			Complete(apply.RequeueOnConflict(c)),
-		ctrl.NewControllerManagedBy(mgr).Named("renewal-provider").
+		controllers.New(mgr, "renewal-provider", controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			For(&authv1beta1.Renew{}, builder.WithPredicates(predicate.NewPredicateFuncs(isCopy))).
 			Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
-			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			Complete(apply.RequeueOnConflict(p)),
 	)
 }

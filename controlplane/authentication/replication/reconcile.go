@@ -21,7 +21,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -33,6 +32,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -105,13 +105,12 @@ func SetupWithManager(mgr ctrl.Manager, secrets cache.Cache, cluster identify.Cl
 			return fmt.Errorf("watch %T: %w", o, err)
 		}
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("replication").
+	return controllers.New(mgr, "replication", controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		WatchesRawSource(source.Kind(secrets, &corev1.Secret{}, handler.TypedEnqueueRequestsFromMapFunc(
 			func(ctx context.Context, s *corev1.Secret) []ctrl.Request {
 				// One that is no identity any more must end its session, and makes way for another.
 				return append(r.identitiesFor(ctx, s.Labels[networkingv1beta1.LabelRemoteClusterID]), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 			}))).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(r)
 }
 

@@ -11,7 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -34,12 +34,11 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 			return ok && mine(s)
 		}))
 	}
-	copies := ctrl.NewControllerManagedBy(mgr).Named("resourceslice-provider").
+	// A certificate takes ten requests, one after the other.
+	copies := controllers.New(mgr, "resourceslice-provider", controllers.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		For(&authv1beta1.ResourceSlice{}, side(isCopy)).
 		// Whether its Tenant is ready, cordoned or drained.
-		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant)).
-		// A certificate takes ten requests, one after the other.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NewQueue: fairqueue.ByNamespace[ctrl.Request]})
+		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(p.ofTenant))
 	// What every slice tells of: names, and by annotations which is the default.
 	offered := func(o client.Object) {
 		copies.Watches(o, handler.EnqueueRequestsFromMapFunc(p.ofAll), builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
@@ -52,10 +51,9 @@ func SetupWithManager(mgr ctrl.Manager, cluster identify.Cluster, issuer *issue.
 	}
 	return errors.Join(
 		copies.Complete(apply.RequeueOnConflict(p)),
-		ctrl.NewControllerManagedBy(mgr).Named("resourceslice-consumer").
+		controllers.New(mgr, "resourceslice-consumer", controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			For(&authv1beta1.ResourceSlice{}, side(func(s *authv1beta1.ResourceSlice) bool { return !isCopy(s) })).
 			Owns(&authv1beta1.Identity{}).
-			WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 			Complete(apply.RequeueOnConflict(c)),
 	)
 }

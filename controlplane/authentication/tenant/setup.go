@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -18,6 +17,7 @@ import (
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/authentication/identify"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -27,7 +27,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, cluster identify.C
 	r := &Reconciler{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), Cluster: cluster, Issuer: issuer,
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("tenant").
+	return controllers.New(mgr, "tenant", controllers.Options{MaxConcurrentReconciles: 2, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		// A changed status is no news, unless somebody else changed it.
 		For(&authv1beta1.Tenant{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Owns(&rbacv1.RoleBinding{}).
@@ -45,7 +45,6 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, cluster identify.C
 				}
 				return r.requests(ctx, client.InNamespace(s.Namespace))
 			}))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 2, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(r)
 }
 

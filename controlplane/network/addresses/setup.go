@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -18,6 +17,7 @@ import (
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -54,7 +54,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("index IPs by their Network: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("ip").
+	// One decision after the other.
+	return controllers.New(mgr, "ip", controllers.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		// Also when only the status or a label changed: somebody may have taken away
 		// what is recorded there. It costs no request.
 		For(&ipamv1alpha1.IP{}, notHalfWritten()).
@@ -69,8 +70,6 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			r.queue = q
 			return nil
 		})).
-		// One decision after the other.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
 // key is the one key of the queue.
@@ -30,7 +30,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("bootstrap").
+	return controllers.New(mgr, "bootstrap", controllers.Options{MaxConcurrentReconciles: 1}).
 		// One look at the start, when there may be nothing yet to watch.
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			q.Add(key)
@@ -47,7 +47,6 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			handler.TypedFuncs[*corev1.ConfigMap, reconcile.Request]{
 				CreateFunc: appeared[*corev1.ConfigMap], UpdateFunc: changed[*corev1.ConfigMap], DeleteFunc: gone[*corev1.ConfigMap],
 			})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
 }
 

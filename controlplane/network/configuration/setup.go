@@ -6,7 +6,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -14,6 +13,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
@@ -37,8 +37,7 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 	installed := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return o.GetNamespace() == r.liqoNamespace && o.GetLabels()[ipamv1alpha1.LabelNetworkType] != ""
 	}))
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("configuration").
+	return controllers.New(mgr, "configuration", controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		// Its status, too: what a hand wrote there the gateways would go by.
 		For(new(networkingv1beta1.Configuration)).
 		// What they are granted is collected, and those deleted by hand come back.
@@ -47,7 +46,6 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Watches(new(ipamv1alpha1.Network), handler.EnqueueRequestsFromMapFunc(r.withoutLocal), installed).
 		// Of two for the same remote cluster one waits until the other goes.
 		Watches(new(networkingv1beta1.Configuration), handler.EnqueueRequestsFromMapFunc(r.others), described).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
@@ -78,7 +79,7 @@ func (n *nodeAddresses) setup(mgr ctrl.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("nodeaddresses").
+	return controllers.New(mgr, "nodeaddresses", controllers.Options{}).
 		Watches(new(corev1.Node), one, builder.WithPredicates(enqueue.When(nodeMoved))).
 		Watches(new(networkingv1beta1.InternalNode), one, builder.WithPredicates(enqueue.When(internalNodeMoved))).
 		Complete(n)

@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -24,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -99,9 +99,7 @@ func indexPods(mgr ctrl.Manager) error {
 
 func (r *reconciler) setup(mgr ctrl.Manager) error {
 	// ServiceMonitors are not watched: most clusters do not know the kind.
-	return ctrl.NewControllerManagedBy(mgr).
-		Named(strings.ToLower(r.kind.name)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
+	return controllers.New(mgr, strings.ToLower(r.kind.name), controllers.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		For(r.kind.new()).
 		// What was edited or deleted comes back. Deployment and Service also tell how they fare.
 		Owns(new(appsv1.Deployment)).

@@ -12,12 +12,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
 
@@ -60,8 +60,7 @@ func newReconcilers(mgr ctrl.Manager, o Options) (rs []*reconciler, err error) {
 
 func (r *reconciler) setup(mgr ctrl.Manager) error {
 	templates := handler.EnqueueRequestsFromMapFunc(r.byTemplate)
-	c, err := ctrl.NewControllerManagedBy(mgr).
-		Named(strings.ToLower(r.kind.name)).
+	c, err := controllers.New(mgr, strings.ToLower(r.kind.name), controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		// Its status, too: peers go by what stands there.
 		For(r.kind.new()).
 		// Its status is copied, and what was edited or deleted comes back.
@@ -70,7 +69,6 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Watches(r.kind.newTemplate(), templates, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Kinds of templates come and go.
 		Watches(new(apiextensionsv1.CustomResourceDefinition), handler.EnqueueRequestsFromMapFunc(r.byTemplateKind)).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Build(apply.RequeueOnConflict(r))
 	if err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
 // Options are what the reconcilers need to know of the installation.
@@ -51,7 +51,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 func setupNodes(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
 	r := &nodeReconciler{Client: mgr.GetClient(), live: mgr.GetAPIReader(), addresses: addresses, events: mgr.GetEventRecorder(recorder)}
 	nodes := func() client.ObjectList { return new(corev1.NodeList) }
-	return ctrl.NewControllerManagedBy(mgr).Named("node").
+	return controllers.New(mgr, "node", controllers.Options{MaxConcurrentReconciles: workers}).
 		For(&corev1.Node{}, builder.WithPredicates(partChanged)).
 		// Named as its Node, with or without one: what was changed or deleted comes
 		// back, and what has no Node goes.
@@ -59,7 +59,6 @@ func setupNodes(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
 		// Nodes wait for its prefix, or get other addresses when it is replaced.
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(all(r.Client, nodes, client.ObjectKeyFromObject)),
 			builder.WithPredicates(internalCIDR(addresses.network))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(apply.RequeueOnConflict(r))
 }
 
@@ -72,7 +71,7 @@ func setupFabrics(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
 		return types.NamespacedName{Namespace: o.GetNamespace(), Name: peerOf(o)}
 	}
 	thisCIDR := builder.WithPredicates(internalCIDR(addresses.network))
-	return ctrl.NewControllerManagedBy(mgr).Named("internalfabric").
+	return controllers.New(mgr, "internalfabric", controllers.Options{MaxConcurrentReconciles: workers}).
 		For(&networkingv1beta1.InternalFabric{}, builder.WithPredicates(notStatus)).
 		// What the fabric shows of its gateway. If the gateway goes, or is for
 		// another remote cluster, one that was a duplicate may be the first now.
@@ -83,7 +82,6 @@ func setupFabrics(mgr ctrl.Manager, _ Options, addresses *addressBook) error {
 		// Fabrics wait for its prefix, or get other addresses when it is replaced.
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(all(r.Client, servers, fabric)), thisCIDR).
 		Watches(&ipamv1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(all(r.Client, clients, fabric)), thisCIDR).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(apply.RequeueOnConflict(r)) // others write to the status of a gateway, above all when it is new
 }
 
@@ -93,7 +91,7 @@ func setupTunnels(mgr ctrl.Manager, _ Options, _ *addressBook) error {
 	ofGateway := enqueue(func(_ context.Context, o client.Object) []pair {
 		return r.vnis.heldFor(types.NamespacedName{Namespace: o.GetNamespace(), Name: peerOf(o)})
 	})
-	return builder.TypedControllerManagedBy[pair](mgr).Named("genevetunnel").
+	return controllers.NewTyped(mgr, "genevetunnel", controllers.TypedOptions[pair]{MaxConcurrentReconciles: workers}).
 		// A gateway that comes or goes concerns its tunnels to all nodes.
 		Watches(&networkingv1beta1.InternalFabric{}, enqueue(func(ctx context.Context, o client.Object) (pairs []pair) {
 			list(ctx, r.Client, new(networkingv1beta1.InternalNodeList), func(n client.Object) {
@@ -118,20 +116,18 @@ func setupTunnels(mgr ctrl.Manager, _ Options, _ *addressBook) error {
 			}
 			return nil
 		}), builder.WithPredicates(notStatus)).
-		WithOptions(controller.TypedOptions[pair]{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
 func setupRoutes(mgr ctrl.Manager, o Options, _ *addressBook) error {
 	r := &routesReconciler{Client: mgr.GetClient(), liqoNamespace: o.LiqoNamespace}
-	return ctrl.NewControllerManagedBy(mgr).Named("internalnode_route").
+	return controllers.New(mgr, "internalnode_route", controllers.Options{MaxConcurrentReconciles: routesWorkers}).
 		For(&networkingv1beta1.InternalNode{}, builder.WithPredicates(notStatus)).
 		// What was changed or deleted comes back. Those of gateways for other
 		// purposes are named after other things.
 		Watches(&networkingv1beta1.RouteConfiguration{}, handler.EnqueueRequestsFromMapFunc(nodeOfRoutes(o.LiqoNamespace)), builder.WithPredicates(notStatus)).
 		// Each pod has a route to its node.
 		Watches(&corev1.Pod{}, podEvents{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: routesWorkers}).
 		Complete(r)
 }
 

@@ -7,12 +7,12 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsregistry "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
 // Options say where prefixes come from.
@@ -38,7 +38,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"),
 		liqoNamespace: o.LiqoNamespace, ledger: l, metrics: m,
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("network").
+	// One decision after the other.
+	return controllers.New(mgr, "network", controllers.Options{MaxConcurrentReconciles: 1}).
 		// Also when only the status or a label changed: somebody may have taken away
 		// what is recorded there, or have allowed another prefix. It costs no request.
 		For(&ipamv1alpha1.Network{}).
@@ -48,7 +49,5 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			r.queue = q
 			return nil
 		})).
-		// One decision after the other.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(apply.RequeueOnConflict(r))
 }

@@ -20,6 +20,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
 // service is the Service of the API server.
@@ -41,7 +42,7 @@ func SetupWithManager(mgr ctrl.Manager, liqoNamespace string, access bool) error
 	r := &Reconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), LiqoNamespace: liqoNamespace, Access: access}
 	key := client.ObjectKey{Namespace: liqoNamespace, Name: ipamv1alpha1.IPTypeAPIServer}
 	ours := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{{NamespacedName: key}} })
-	return ctrl.NewControllerManagedBy(mgr).Named("apiserver").
+	return controllers.New(mgr, "apiserver", controllers.Options{}).
 		For(new(ipamv1alpha1.IP), builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return client.ObjectKeyFromObject(o) == key }))).
 		// The first and the last.
 		Watches(new(offloadingv1beta1.VirtualNode), ours, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -15,6 +15,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
@@ -23,7 +24,7 @@ import (
 func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error), liqoNamespace string) error {
 	r := &Reconciler{Client: mgr.GetClient(), ID: id, LiqoNamespace: liqoNamespace}
 	spec := builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
-	return ctrl.NewControllerManagedBy(mgr).Named("namespacemap").
+	return controllers.New(mgr, "namespacemap", controllers.Options{}).
 		// Not for each answer of the provider.
 		For(new(offloadingv1beta1.NamespaceMap), spec).
 		Watches(new(offloadingv1beta1.VirtualNode), handler.EnqueueRequestsFromMapFunc(provider), spec).

@@ -17,6 +17,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
@@ -27,7 +28,7 @@ func SetupWithManager(mgr ctrl.Manager, id func(context.Context) (string, error)
 	virtual := predicate.NewPredicateFuncs(func(n client.Object) bool {
 		return n.GetLabels()[networkingv1beta1.LabelNodeType] == networkingv1beta1.NodeTypeVirtual
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("namespaceoffloading").
+	return controllers.New(mgr, "namespaceoffloading", controllers.Options{}).
 		For(new(offloadingv1beta1.NamespaceOffloading)).
 		// The label: also of a namespace whose NamespaceOffloading went while nobody looked. And what keeps it here.
 		WatchesMetadata(new(corev1.Namespace), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request { return []ctrl.Request{of(o.GetName())} }),

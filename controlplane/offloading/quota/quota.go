@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	authv1beta1 "github.com/sluice-net/sluice/api/authentication/v1beta1"
@@ -18,6 +17,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/credentials"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/controlplane/objectname"
 )
@@ -33,10 +33,9 @@ type reconciler struct {
 
 // SetupWithManager adds the reconciler to mgr. enforcement is that of the Quotas.
 func SetupWithManager(mgr ctrl.Manager, enforcement offloadingv1beta1.LimitsEnforcement) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("quota").
+	return controllers.New(mgr, "quota", controllers.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		For(&authv1beta1.ResourceSlice{}).
 		Owns(&offloadingv1beta1.Quota{}).
-		WithOptions(controller.Options{NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(&reconciler{Client: mgr.GetClient(), enforcement: enforcement}))
 }
 

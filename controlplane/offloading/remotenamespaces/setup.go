@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -21,6 +20,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -34,7 +34,8 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error
 		}
 		return r.mapsOf(ctx, o.GetName()) // it has the name of the tenant namespace
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("remotenamespaces").
+	// One at a time: they share a number.
+	return controllers.New(mgr, "remotenamespaces", controllers.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		For(&offloadingv1beta1.NamespaceMap{}).
 		// Whether it may ask, and whether it is drained.
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, t client.Object) []ctrl.Request {
@@ -55,8 +56,6 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, o Options) error
 				}
 				return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 			}))).
-		// One at a time: they share a number.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.ByNamespace[ctrl.Request]}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

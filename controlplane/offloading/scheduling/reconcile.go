@@ -23,6 +23,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/offloading/placement"
 	"github.com/sluice-net/sluice/controlplane/reserved"
@@ -159,7 +160,7 @@ func SetupWithManager(mgr ctrl.Manager, liqoNamespace string) error {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace()}}}
 	})
 	noUpdates := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
-	return ctrl.NewControllerManagedBy(mgr).Named("scheduling").
+	return controllers.New(mgr, "scheduling", controllers.Options{}).
 		Watches(new(offloadingv1beta1.NamespaceOffloading), namespace, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(new(corev1.Namespace), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetName()}}}

@@ -33,6 +33,7 @@ import (
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
 	"github.com/sluice-net/sluice/controlplane/authentication/issue"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 )
 
 const (
@@ -77,7 +78,7 @@ func SetupWithManager(mgr ctrl.Manager) error {
 		return err
 	}
 	r := &reconciler{Client: mgr.GetClient(), Requests: requests, Reader: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("liqo-controller"), now: time.Now}
-	return ctrl.NewControllerManagedBy(mgr).Named("servingcert").
+	return controllers.New(mgr, "servingcert", controllers.Options{}).
 		WatchesRawSource(source.Kind(requests, new(certificatesv1.CertificateSigningRequest), &handler.TypedEnqueueRequestForObject[*certificatesv1.CertificateSigningRequest]{},
 			predicate.NewTypedPredicateFuncs(func(c *certificatesv1.CertificateSigningRequest) bool {
 				_, answered := issued(c)

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -23,6 +22,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 )
@@ -50,7 +50,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue
 	ofConsumer := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 		return r.slicesOf(ctx, o.GetLabels()[networkingv1beta1.LabelRemoteClusterID])
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("shadowendpointslice").
+	return controllers.New(mgr, "shadowendpointslice", controllers.Options{MaxConcurrentReconciles: workers, NewQueue: queues}).
 		WatchesRawSource(source.Kind(slices, newShadow(), &handler.TypedEnqueueRequestForObject[*unstructured.Unstructured]{})).
 		// A cache may know of a slice before it knows for whom the namespace was made.
 		WatchesRawSource(source.Kind(namespaces, new(corev1.Namespace), handler.TypedEnqueueRequestsFromMapFunc(
@@ -65,7 +65,6 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue
 		Watches(new(corev1beta1.ForeignCluster), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
 			return r.slicesOf(ctx, o.GetName())
 		}), builder.WithPredicates(enqueue.When(func(before, now *corev1beta1.ForeignCluster) bool { return away(before) != away(now) }))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: queues}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

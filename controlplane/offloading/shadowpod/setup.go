@@ -14,7 +14,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -22,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/fairqueue"
 	"github.com/sluice-net/sluice/controlplane/requests"
 	"github.com/sluice-net/sluice/reflection"
@@ -46,7 +46,7 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("shadowpod").
+	return controllers.New(mgr, "shadowpod", controllers.Options{MaxConcurrentReconciles: Workers, NewQueue: queues}).
 		WatchesRawSource(counted).
 		WatchesRawSource(source.Kind(pods, &raw{}, &handler.TypedEnqueueRequestForObject[*raw]{})).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{})).
@@ -61,7 +61,6 @@ func SetupWithManager(mgr ctrl.Manager, namespaces cache.Cache, queues fairqueue
 		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, c client.Object) []ctrl.Request {
 			return r.waitingIn(c.GetNamespace())
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: Workers, NewQueue: queues}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

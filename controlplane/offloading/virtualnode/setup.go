@@ -25,6 +25,7 @@ import (
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	offloadingv1beta1 "github.com/sluice-net/sluice/api/offloading/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 )
 
@@ -45,7 +46,7 @@ func SetupWithManager(mgr ctrl.Manager, peerings cache.Cache, o Options) error {
 }
 
 func (r *slicer) setup(mgr ctrl.Manager, peerings cache.Cache) error {
-	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode-slice").
+	return controllers.New(mgr, "virtualnode-slice", controllers.Options{}).
 		For(new(authv1beta1.ResourceSlice)).
 		Owns(new(offloadingv1beta1.VirtualNode), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind(peerings, new(corev1.Secret), handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o *corev1.Secret) []ctrl.Request {
@@ -65,7 +66,7 @@ func (r *processes) setup(mgr ctrl.Manager) error {
 	labelled := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[networkingv1beta1.LabelRemoteClusterID]}}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode-process").
+	return controllers.New(mgr, "virtualnode-process", controllers.Options{}).
 		Watches(new(offloadingv1beta1.VirtualNode), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			v, ok := o.(*offloadingv1beta1.VirtualNode)
 			if !ok || v.Spec.ClusterID == "" {
@@ -137,7 +138,7 @@ func (r *drainer) setup(mgr ctrl.Manager) error {
 	named := func(name string) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("virtualnode-drain").
+	return controllers.New(mgr, "virtualnode-drain", controllers.Options{}).
 		For(new(corev1.Node), builder.WithPredicates(predicate.NewPredicateFuncs(isVirtual), predicate.LabelChangedPredicate{})).
 		Watches(new(offloadingv1beta1.VirtualNode), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request { return named(o.GetName()) }),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -21,6 +20,7 @@ import (
 	ipamv1alpha1 "github.com/sluice-net/sluice/api/ipam/v1alpha1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/services/description"
 )
@@ -37,7 +37,8 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 		return fmt.Errorf("index ExportedServices: %w", err)
 	}
 	everything := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request { return r.exports(ctx) })
-	return ctrl.NewControllerManagedBy(mgr).Named("serviceexport").
+	// One at a time: what a peer is told of, and how many addresses are taken for it, is bounded over all Services.
+	return controllers.New(mgr, "serviceexport", controllers.Options{MaxConcurrentReconciles: 1}).
 		// What this controller and the importer say of it in its status is no news.
 		For(new(mcsv1beta1.ServiceExport), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Kind(users, new(corev1.Service), handler.TypedEnqueueRequestsFromMapFunc(
@@ -79,8 +80,6 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, liqoNamespace string)
 		Watches(new(ipamv1alpha1.Network), everything, builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return o.GetLabels()[ipamv1alpha1.LabelNetworkType] == ipamv1alpha1.NetworkTypePodCIDR
 		}))).
-		// One at a time: what a peer is told of, and how many addresses are taken for it, is bounded over all Services.
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(apply.RequeueOnConflict(r))
 }
 

@@ -20,6 +20,7 @@ import (
 	corev1beta1 "github.com/sluice-net/sluice/api/core/v1beta1"
 	networkingv1beta1 "github.com/sluice-net/sluice/api/networking/v1beta1"
 	"github.com/sluice-net/sluice/controlplane/apply"
+	"github.com/sluice-net/sluice/controlplane/controllers"
 	"github.com/sluice-net/sluice/controlplane/enqueue"
 	"github.com/sluice-net/sluice/controlplane/services/description"
 )
@@ -69,7 +70,7 @@ func SetupWithManager(mgr ctrl.Manager, users cache.Cache, o Options) error {
 		}
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("serviceimport").
+	return controllers.New(mgr, "serviceimport", controllers.Options{}).
 		For(new(mcsv1beta1.ServiceImport), builder.WithPredicates(notStatus)).
 		Watches(new(networkingv1beta1.ImportedService), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []ctrl.Request {
 			return []ctrl.Request{{NamespacedName: serviceOf(o)}}
