@@ -54,10 +54,12 @@ type GatewayState struct {
 	Role     networkingv1beta1.ConnectionType `json:"role"`
 	Endpoint string                           `json:"endpoint,omitempty"` // the server's
 	MTU      int                              `json:"mtu"`
-	PeerMTU  int                              `json:"peerMTU,omitempty"`
-	Version  string                           `json:"version,omitempty"`
-	Replicas int                              `json:"replicas"`
-	Ready    int                              `json:"ready"`
+	// PathMTU is the largest packet that leaves for the peer, where the path carries less than MTU.
+	PathMTU  int    `json:"pathMTU,omitempty"`
+	PeerMTU  int    `json:"peerMTU,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Replicas int    `json:"replicas"`
+	Ready    int    `json:"ready"`
 	// PodsUnread says that the pods could not be read: their numbers, and who is active, mean nothing.
 	PodsUnread bool `json:"podsUnread,omitempty"`
 	// ActivePod is the pod that forwards, on ActiveNode.
@@ -188,6 +190,9 @@ func (g *Gateway) state() *GatewayState {
 	}
 	if r := g.Report; r != nil {
 		s.MTU, s.PeerMTU, s.Version = cmp.Or(r.DataPlane.MTU, s.MTU), r.Sync.Peer.MTU, cmp.Or(r.Version, s.Version)
+		if r.DataPlane.PathMTU < r.DataPlane.MTU {
+			s.PathMTU = r.DataPlane.PathMTU
+		}
 	}
 	return s
 }

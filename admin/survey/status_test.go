@@ -72,6 +72,7 @@ func TestStatusNames(t *testing.T) {
 	before := gatewayReport(t)
 	p.Gateway.Report = later(before, 2*time.Second)
 	p.Gateway.Report.Cluster = nil
+	p.Gateway.Report.DataPlane.PathMTU = 1280
 	text, err := json.MarshalIndent(s.Status(p, before), "", "  ")
 	if err != nil {
 		t.Fatal(err)

@@ -178,6 +178,20 @@ func TestDropsCell(t *testing.T) {
 	}
 }
 
+func TestMTUCell(t *testing.T) {
+	for want, g := range map[string]*survey.GatewayState{
+		"-":                          nil,
+		"1340":                       {MTU: 1340, PeerMTU: 1340},
+		"1340, peer 1400":            {MTU: 1340, PeerMTU: 1400},
+		"1400, path 1340":            {MTU: 1400, PathMTU: 1340, PeerMTU: 1400},
+		"1400, path 1340, peer 1500": {MTU: 1400, PathMTU: 1340, PeerMTU: 1500},
+	} {
+		if got := mtuCell(&survey.Status{Gateway: g}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestStateCell(t *testing.T) {
 	const idle survey.Health = "nothing is forwarded"
 	for _, tt := range []struct {

@@ -393,16 +393,20 @@ func dropsCell(s *survey.Status, wide bool) string {
 	return text
 }
 
-// mtuCell shows both MTUs where they differ.
+// mtuCell shows the MTU, and those of the path and of the peer where they are other ones.
 func mtuCell(s *survey.Status) string {
-	switch g := s.Gateway; {
-	case g == nil || g.MTU == 0:
+	g := s.Gateway
+	if g == nil || g.MTU == 0 {
 		return "-"
-	case g.PeerMTU != 0 && g.PeerMTU != g.MTU:
-		return fmt.Sprintf("%d, peer %d", g.MTU, g.PeerMTU)
-	default:
-		return fmt.Sprint(g.MTU)
 	}
+	cell := fmt.Sprint(g.MTU)
+	if g.PathMTU != 0 {
+		cell += fmt.Sprintf(", path %d", g.PathMTU)
+	}
+	if g.PeerMTU != 0 && g.PeerMTU != g.MTU {
+		cell += fmt.Sprintf(", peer %d", g.PeerMTU)
+	}
+	return cell
 }
 
 // ageCell is how long ago something was, as kubectl shows ages.

@@ -94,7 +94,7 @@ function endDetails(e, state) {
     e.stale ? h("p", { class: "unknown" }, `? The API server does not answer. This was read ${ago(state.clusters.find((c) => c.key === e.cluster)?.readAt)}.`) : "",
     facts(["State", st.state || "–"], ["Latency", e.lost > 1 ? "" : st.latency], ["Pings", e.lost > 1 ? `the last ${e.lost} were lost` : ""],
       ["Gateway", g ? h("button", { class: "link told", type: "button", onclick: () => showObject(e.cluster, `${g.kind} ${st.namespace}/${g.name}`) }, `${g.kind} ${st.namespace}/${g.name}`) : ""],
-      ["Endpoint", g?.endpoint], ["MTU", g ? `${g.mtu}${g.peerMTU && g.peerMTU !== g.mtu ? ` (peer: ${g.peerMTU})` : ""}` : ""],
+      ["Endpoint", g?.endpoint], ["MTU", g ? `${g.mtu}${g.pathMTU ? ` (path: ${g.pathMTU})` : ""}${g.peerMTU && g.peerMTU !== g.mtu ? ` (peer: ${g.peerMTU})` : ""}` : ""],
       ["Pods", (e.pods ?? []).map((x) => `${x.name}${x.node ? ` on ${x.node}` : ""}${x.active ? ", active" : ""}${x.ready ? "" : `, not ready: ${x.reason}`}`).join("; ")],
       ["Out", t ? rate(t.egress) : ""], ["In", t ? rate(t.ingress) : ""], ["Dropped since start", drops],
       ["Nodes", st.nodes ? `${st.nodes.joined} of ${st.nodes.known} joined` : ""], ["Not joined", (e.missing ?? []).join(", ")],
