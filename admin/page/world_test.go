@@ -54,9 +54,8 @@ func peerOf(self, id string, number int, at time.Time, tick int) survey.Peer {
 			Report: &survey.GatewayReport{
 				Time: at, Started: time.Unix(1, 0), Memory: survey.Memory{Resident: 24<<20 + n<<14},
 				Cluster: &survey.GatewayCluster{API: struct {
-					Connected bool      `json:"connected"`
-					Away      time.Time `json:"away,omitzero"`
-					Error     string    `json:"error,omitempty"`
+					Connected bool   `json:"connected"`
+					Error     string `json:"error,omitempty"`
 				}{Connected: true}},
 				Sync: survey.GatewayControl{Role: "active", Peer: survey.PingState{
 					Value: networkingv1beta1.Connected, Latency: time.Duration(1200+n%7*40) * time.Microsecond, LatencyText: fmt.Sprintf("%.2f ms", 1.2+float64(n%7)*0.04), MTU: 1340,

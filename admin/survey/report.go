@@ -27,10 +27,8 @@ type GatewayReport struct {
 type ExchangeState struct {
 	Exported int `json:"exported"` // the peer may use
 	// LeftOut says which are not told, and why.
-	LeftOut  []string `json:"leftOut,omitempty"`
-	Imported []struct {
-		Name string `json:"name"`
-	} `json:"imported"` // the peer has told
+	LeftOut  []string   `json:"leftOut,omitempty"`
+	Imported []struct{} `json:"imported"` // the peer has told
 	// Heard says that the peer tells all there is; Problem why not.
 	Heard   bool   `json:"heard"`
 	Problem string `json:"problem,omitempty"`
@@ -38,45 +36,21 @@ type ExchangeState struct {
 	Refused map[string]uint64 `json:"refused,omitempty"`
 }
 
-// GatewayCluster is what a gateway says of its API server and its replicas.
+// GatewayCluster is what a gateway says of its API server.
 type GatewayCluster struct {
 	API struct {
-		Connected bool      `json:"connected"`
-		Away      time.Time `json:"away,omitzero"` // since when it does not answer
-		Error     string    `json:"error,omitempty"`
+		Connected bool   `json:"connected"`
+		Error     string `json:"error,omitempty"`
 	} `json:"api"`
-	// Election is nil for the only replica.
-	Election *Election `json:"election,omitempty"`
-}
-
-// Election is what a replica says of who leads.
-type Election struct {
-	Lease    string `json:"lease"`
-	Identity string `json:"identity"`
-	Holder   string `json:"holder,omitempty"`
-	Leading  bool   `json:"leading"`
 }
 
 // GatewayControl is what a gateway made of the objects of its peering.
 type GatewayControl struct {
-	Gateway struct {
-		Type      networkingv1beta1.ConnectionType `json:"type"`
-		Kind      string                           `json:"kind"`
-		Namespace string                           `json:"namespace,omitempty"`
-		Name      string                           `json:"name"`
-		ClusterID string                           `json:"clusterID"` // the peer's
-	} `json:"gateway"`
-	Role         string             `json:"role"` // active or standby
-	Generation   uint64             `json:"generation"`
-	AppliedAt    time.Time          `json:"appliedAt"`
-	Warnings     manifests.Problems `json:"warnings,omitempty"`
-	Waiting      manifests.Problems `json:"waiting,omitempty"`
-	Ignored      manifests.Problems `json:"ignored,omitempty"`
-	Refused      manifests.Problems `json:"refused,omitempty"`
-	RefusedAt    time.Time          `json:"refusedAt,omitzero"`
-	ReloadErrors uint64             `json:"reloadErrors"`
-	Endpoint     string             `json:"endpoint,omitempty"` // as a client was told
-	Peer         PingState          `json:"peer"`
+	Role    string             `json:"role"` // active or standby
+	Waiting manifests.Problems `json:"waiting,omitempty"`
+	Ignored manifests.Problems `json:"ignored,omitempty"`
+	Refused manifests.Problems `json:"refused,omitempty"`
+	Peer    PingState          `json:"peer"`
 }
 
 // PingState is the peer's health as the ping through the tunnel sees it.
@@ -84,12 +58,10 @@ type PingState struct {
 	Value       networkingv1beta1.ConnectionValue `json:"value"`
 	Latency     time.Duration                     `json:"latencyNanoseconds"`
 	LatencyText string                            `json:"latency"`
-	Timestamp   time.Time                         `json:"timestamp,omitzero"`
 	// Lost counts pings in a row without an answer, long before Value says so.
 	Lost    int `json:"lostPings,omitempty"`
 	Silence struct {
-		Reason  networkingv1beta1.ConditionReason `json:"reason"`
-		Message string                            `json:"message"`
+		Message string `json:"message"`
 	} `json:"silence,omitzero"`
 	MTU         int    `json:"mtu,omitempty"` // the peer's
 	MTUMismatch string `json:"mtuMismatch,omitempty"`
@@ -101,21 +73,15 @@ type DataPlane struct {
 	MTU        int  `json:"mtu"`
 	// PathMTU is the largest packet that leaves for the peer: MTU unless the gateway has found
 	// that the path carries less. 0: an older gateway does not say so.
-	PathMTU    int            `json:"pathMTU,omitempty"`
-	Tunnel     TunnelStats    `json:"tunnel"`
-	Internal   []netip.Addr   `json:"internal"`
-	TunnelAddr netip.Addr     `json:"tunnelAddress"`
-	Nodes      []NodeTunnel   `json:"nodes"`
-	Remote     []Mapping      `json:"remote"`
-	LocalPods  []netip.Prefix `json:"localPods"`
-	External   []netip.Prefix `json:"localExternal"`
+	PathMTU   int            `json:"pathMTU,omitempty"`
+	Tunnel    TunnelStats    `json:"tunnel"`
+	Nodes     []NodeTunnel   `json:"nodes"`
+	Remote    []Mapping      `json:"remote"`
+	LocalPods []netip.Prefix `json:"localPods"`
+	External  []netip.Prefix `json:"localExternal"`
 	// Sources is what --strict-source of the gateway says.
-	Sources string        `json:"sources"`
-	Filter  []FilterChain `json:"filter,omitempty"`
-	Flows   struct {
-		Entries  int `json:"entries"`
-		Capacity int `json:"capacity"`
-	} `json:"flows"`
+	Sources string            `json:"sources"`
+	Filter  []FilterChain     `json:"filter,omitempty"`
 	Egress  Direction         `json:"egress"`
 	Ingress Direction         `json:"ingress"`
 	Sockets map[string]Socket `json:"sockets"` // "geneve", "wireguard"
@@ -141,9 +107,6 @@ type TunnelStats struct {
 	LastHandshake      time.Time      `json:"lastHandshake"` // zero: never
 	RxBytes            uint64         `json:"rxBytes"`
 	TxBytes            uint64         `json:"txBytes"`
-	RxPackets          uint64         `json:"rxPackets"`
-	TxPackets          uint64         `json:"txPackets"`
-	Waiting            int            `json:"waiting"`
 	DropNoEndpoint     uint64         `json:"dropNoEndpoint"`
 	DropNoSession      uint64         `json:"dropNoSession"`
 	DropUnconfirmed    uint64         `json:"dropUnconfirmed"`
@@ -160,22 +123,15 @@ type TunnelStats struct {
 	TxResponses        uint64         `json:"txResponses"`
 	LastInitiation     time.Time      `json:"lastInitiation"` // received; zero: never
 	LastResponse       time.Time      `json:"lastResponse"`   // sent
-	ReceiveErrors      uint64         `json:"receiveErrors"`
 }
 
 // NodeTunnel is a gateway's end of the tunnel to one node.
 type NodeTunnel struct {
-	Name          string       `json:"name"`
-	VNI           uint32       `json:"vni"`
-	Underlay      netip.Addr   `json:"underlay"`
-	Internal      []netip.Addr `json:"internal"`
-	MAC           string       `json:"mac"`           // empty: not resolved
-	Encapsulation string       `json:"encapsulation"` // geneve, geneve-ip or vxlan
-	LastSeen      time.Time    `json:"lastSeen"`      // zero: never
-	RxPackets     uint64       `json:"rxPackets"`
-	RxBytes       uint64       `json:"rxBytes"`
-	TxPackets     uint64       `json:"txPackets"`
-	TxBytes       uint64       `json:"txBytes"`
+	Name          string     `json:"name"`
+	VNI           uint32     `json:"vni"`
+	Underlay      netip.Addr `json:"underlay"`
+	Encapsulation string     `json:"encapsulation"` // geneve, geneve-ip or vxlan
+	LastSeen      time.Time  `json:"lastSeen"`      // zero: never
 }
 
 // Direction counts the packets of one direction: egress is from this cluster to
@@ -184,50 +140,25 @@ type Direction struct {
 	Packets uint64 `json:"packets"` // forwarded
 	Bytes   uint64 `json:"bytes"`
 	// Verdicts counts packets by outcome; see dataplane/verdict.go.
-	Verdicts   map[string]uint64 `json:"verdicts"`
-	Repaired   uint64            `json:"repairedChecksums"`
-	Segmented  uint64            `json:"segmented"`
-	Fragmented uint64            `json:"fragmented"`
-	Fallback   uint64            `json:"fallbackRoutes"`
+	Verdicts map[string]uint64 `json:"verdicts"`
+	Fallback uint64            `json:"fallbackRoutes"`
 }
 
-// FilterChain is a chain of a FirewallConfiguration and what it counted.
+// FilterChain is a chain of a FirewallConfiguration.
 type FilterChain struct {
-	Table    string        `json:"table"`
-	Chain    string        `json:"chain"`
-	Hook     string        `json:"hook"`
-	Priority int32         `json:"priority"`
-	Policy   string        `json:"policy"`
-	Dropped  FilterPackets `json:"droppedByPolicy"`
-	Rules    []struct {
-		Rule    string         `json:"rule"`
-		Action  string         `json:"action"`
-		Packets *FilterPackets `json:"packets,omitempty"`
-	} `json:"rules"`
-}
-
-// FilterPackets counts packets of each direction.
-type FilterPackets struct {
-	Egress  uint64 `json:"egress"`
-	Ingress uint64 `json:"ingress"`
+	Table  string     `json:"table"`
+	Chain  string     `json:"chain"`
+	Policy string     `json:"policy"`
+	Rules  []struct{} `json:"rules"`
 }
 
 // Socket is one of a gateway's UDP sockets.
 type Socket struct {
-	LocalAddr      netip.AddrPort `json:"localAddress"`
-	Overruns       uint64         `json:"overruns"` // datagrams that the kernel dropped, as the buffer was full
-	WriteErrors    uint64         `json:"writeErrors"`
-	LastWriteError string         `json:"lastWriteError"`
-	ReadBuffer     int            `json:"readBuffer"`
-	WriteBuffer    int            `json:"writeBuffer"`
-	GRO            bool           `json:"gro"`
-	GSO            bool           `json:"gso"`
+	LocalAddr netip.AddrPort `json:"localAddress"`
+	Overruns  uint64         `json:"overruns"` // datagrams that the kernel dropped, as the buffer was full
 }
 
 // Memory is what a process takes.
 type Memory struct {
-	Heap       uint64 `json:"heapBytes"`
-	Resident   uint64 `json:"residentBytes"`
-	Limit      int64  `json:"limitBytes"`
-	Goroutines int    `json:"goroutines"`
+	Resident uint64 `json:"residentBytes"`
 }
