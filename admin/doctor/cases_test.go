@@ -590,7 +590,7 @@ var cases = []testCase{
 	{"never heard", "nodes", func(w *world) { w.server.after.DataPlane.Nodes[1].LastSeen = time.Time{} }, remote, Failed},
 	{"never heard, says its agent", "nodes", func(w *world) {
 		w.server.after.DataPlane.Nodes[1].LastSeen = time.Time{}
-		w.server.agents = map[string]agentReport{"worker-2": {report: &survey.FabricReport{Tunnels: []survey.FabricTunnel{{Problem: "the link liqo.x is down: somebody has set it so"}}}}}
+		w.server.agents = map[string]*survey.FabricReport{"worker-2": {Tunnels: []survey.FabricTunnel{{Problem: "the link liqo.x is down: somebody has set it so"}}}}
 	}, remote, Failed},
 	{"silent for long", "nodes", func(w *world) { w.server.after.DataPlane.Nodes[1].LastSeen = now.Add(-17 * time.Minute) }, remote, Failed},
 	{"no nodes", "nodes", func(w *world) { w.milan.Nodes = nil }, remote, Failed},

@@ -110,18 +110,14 @@ func (e *end) neverReceived(node string) (f Finding, bad bool) {
 	f = f.
 		because("the agent of the node does not run, or UDP %d between node and gateway pod is blocked, or the node sends from another address than %s", e.nodePort(), t.Underlay).
 		fix("%s; let firewalls and NetworkPolicies pass UDP %d between nodes and gateway pods", e.agentHint(node), e.nodePort())
-	if a, ok := e.agents[node]; ok {
-		f = e.byAgent(f, a)
-	}
-	return f, true
+	return byAgent(f, e.agents[node]), true
 }
 
-// byAgent adds what the agent of the node says.
-func (e *end) byAgent(f Finding, a agentReport) Finding {
-	if a.report == nil {
+// byAgent adds what the agent of the node says; nil: it was not asked, or in vain.
+func byAgent(f Finding, r *survey.FabricReport) Finding {
+	if r == nil {
 		return f
 	}
-	r := a.report
 	for i := range r.Tunnels {
 		if t := &r.Tunnels[i]; t.Problem != "" {
 			return f.because("its agent says: %s", t.Problem)

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,14 +140,8 @@ type end struct {
 	clockAhead *time.Duration
 	probe      *probe
 	probeErr   error
-	// agents are what the agents of nodes said that have a problem, by node.
-	agents map[string]agentReport
-}
-
-// agentReport is what a node's agent said, or why not.
-type agentReport struct {
-	report *survey.FabricReport
-	err    error
+	// agents are what the agents of nodes said that have a problem, by node; nil: one was asked in vain.
+	agents map[string]*survey.FabricReport
 }
 
 // gateway is this end's; nil: none.
@@ -215,9 +208,8 @@ func (e *end) ofLiqo() bool {
 
 // probe is what `gateway probe -o json` prints, as far as anybody needs it here.
 type probe struct {
-	Endpoint netip.AddrPort `json:"endpoint,omitzero"`
-	MTU      int            `json:"mtu"`
-	Path     struct {
+	MTU  int `json:"mtu"`
+	Path struct {
 		MTU   int `json:"mtu,omitempty"`
 		Inner int `json:"inner,omitempty"`
 	} `json:"path,omitzero"`
@@ -231,7 +223,5 @@ type probePings struct {
 	Size     int           `json:"size"`
 	Sent     int           `json:"sent"`
 	Received int           `json:"received"`
-	Min      time.Duration `json:"minNanoseconds"`
 	Avg      time.Duration `json:"avgNanoseconds"`
-	Max      time.Duration `json:"maxNanoseconds"`
 }

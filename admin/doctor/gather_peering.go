@@ -349,7 +349,7 @@ func (e *endCase) askAgents(ctx context.Context) {
 	if e.after == nil {
 		return
 	}
-	e.agents = make(map[string]agentReport)
+	e.agents = make(map[string]*survey.FabricReport)
 	for _, n := range e.after.DataPlane.Nodes {
 		if problem, _ := e.after.Unheard(n.Name); problem == "" || len(e.agents) == mostAgents {
 			continue
@@ -359,8 +359,7 @@ func (e *endCase) askAgents(ctx context.Context) {
 			if p.Spec.NodeName != n.Name || !survey.PodReady(p) || survey.OfLiqo(&p.Spec) {
 				continue
 			}
-			r, err := survey.ReadFabric(ctx, e.access, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
-			e.agents[n.Name] = agentReport{r, err}
+			e.agents[n.Name], _ = survey.ReadFabric(ctx, e.access, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 		}
 	}
 }

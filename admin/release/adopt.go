@@ -303,11 +303,7 @@ func (g *adoptGatherer) rights(ctx context.Context) error {
 
 // gatewayTemplates are the chart's templates of gateways, by kind.
 func (c *Chart) gatewayTemplates(values Values, namespace string) (map[string]*unstructured.Unstructured, error) {
-	manifests, err := c.manifests(withRequired(values), namespace)
-	if err != nil {
-		return nil, err
-	}
-	all, err := decode(manifests)
+	all, err := c.objects(withRequired(values), namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -184,12 +183,8 @@ func (a *Adoption) answer(ctx context.Context, h *handover) (missing string, err
 	if err := a.cluster.Client.Get(ctx, h.deployment(), &d); err != nil {
 		return "", err
 	}
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	pods, err := podsSelected(ctx, a.cluster, d.Namespace, d.Spec.Selector)
 	if err != nil {
-		return "", err
-	}
-	var pods corev1.PodList
-	if err := a.cluster.Client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return "", err
 	}
 	var c networkingv1beta1.Connection
@@ -198,7 +193,7 @@ func (a *Adoption) answer(ctx context.Context, h *handover) (missing string, err
 		return "there is no Connection yet", nil
 	case err != nil:
 		return "", err
-	case !answered(c.Status, pods.Items):
+	case !answered(c.Status, pods):
 		return "the peer has not answered yet", nil
 	}
 	return "", nil

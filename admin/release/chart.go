@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sluice-net/sluice/deploy"
 )
@@ -176,4 +177,13 @@ func (c *Chart) manifests(values Values, namespace string) (string, error) {
 		fmt.Fprintf(&b, "---\n%s\n", strings.TrimSpace(m.Content))
 	}
 	return b.String(), nil
+}
+
+// objects are those of the manifests, in their order.
+func (c *Chart) objects(values Values, namespace string) ([]*unstructured.Unstructured, error) {
+	manifests, err := c.manifests(values, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return decode(manifests)
 }

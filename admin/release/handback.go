@@ -243,8 +243,8 @@ func (h *HandBack) Run(ctx context.Context, tell progress.Func) (Removed, error)
 	err := inSteps(ctx, c, h.tell, []applyStep{
 		{"ending Sluice's controllers", func() error { return h.endControllers(ctx) }},
 		{"making lists of prefixes", func() error { return h.writeLists(ctx) }},
-		{"removing Liqo's rules for addresses that were given back", func() error { return h.removeMappings(ctx) }},
-		{"removing Networks that were reserved for Sluice", func() error { return h.removeReserved(ctx) }},
+		{"removing Liqo's rules for addresses that were given back", func() error { return h.deleteFound(ctx, h.outdatedMappings) }},
+		{"removing Networks that were reserved for Sluice", func() error { return h.deleteFound(ctx, h.reserved) }},
 		{"putting back Liqo's CRDs", func() error { return h.putBack(ctx) }},
 		{"starting Liqo's controllers again", func() error { return h.restart(ctx) }},
 		{"letting Liqo's controllers write", func() error { return h.lift(ctx) }},
@@ -289,25 +289,20 @@ func (h *HandBack) restart(ctx context.Context) error {
 
 // replacePods ends the pods of a Deployment, which makes others.
 func (h *HandBack) replacePods(ctx context.Context, d *appsv1.Deployment) error {
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	pods, err := podsSelected(ctx, h.cluster, d.Namespace, d.Spec.Selector)
 	if err != nil {
-		return err
-	}
-	in := []client.ListOption{client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}}
-	var pods corev1.PodList
-	if err := h.cluster.Client.List(ctx, &pods, in...); err != nil {
 		return h.cluster.Explain("list the pods of Deployment "+d.Name, err)
 	}
 	old := map[types.UID]bool{}
-	for _, p := range pods.Items {
+	for _, p := range pods {
 		old[p.UID] = true
 		if err := client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &p, client.Preconditions{UID: &p.UID})); err != nil {
 			return h.cluster.Explain("delete pod "+p.Name, err)
 		}
 	}
 	return h.until(ctx, "the pods of Deployment "+d.Name+" to end", "Deployment "+d.Name+" starts again", d.Namespace, d.Name, func(ctx context.Context) (string, error) {
-		err := h.cluster.Client.List(ctx, &pods, in...)
-		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return old[p.UID] }) {
+		pods, err := podsSelected(ctx, h.cluster, d.Namespace, d.Spec.Selector)
+		if slices.ContainsFunc(pods, func(p corev1.Pod) bool { return old[p.UID] }) {
 			return "some have not terminated", err
 		}
 		return "", err
@@ -335,9 +330,9 @@ func (h *HandBack) until(ctx context.Context, what, done, namespace, program str
 	return waiter{cluster: h.cluster, tell: h.tell}.until(ctx, what, done, namespace, program, ready)
 }
 
-// lift lifts the policy.
-func (h *HandBack) lift(ctx context.Context) error {
-	for _, find := range []func(context.Context) ([]client.Object, error){h.policies, h.trialsLeft} {
+// deleteFound deletes what is found, as it is by now, one after the other.
+func (h *HandBack) deleteFound(ctx context.Context, finds ...func(context.Context) ([]client.Object, error)) error {
+	for _, find := range finds {
 		there, err := find(ctx)
 		if err != nil {
 			return err
@@ -345,6 +340,14 @@ func (h *HandBack) lift(ctx context.Context) error {
 		if err := h.delete(ctx, there); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// lift lifts the policy.
+func (h *HandBack) lift(ctx context.Context) error {
+	if err := h.deleteFound(ctx, h.policies, h.trialsLeft); err != nil {
+		return err
 	}
 	waiting, cancel := context.WithTimeout(ctx, h.options.Timeout)
 	defer cancel()
@@ -392,7 +395,7 @@ type ofNode struct {
 
 // notApplied names what one of Liqo's node agents has not in force yet.
 func (h *HandBack) notApplied(ctx context.Context) (string, error) {
-	pods, err := podsOfAgent(ctx, h.cluster, h.agent)
+	pods, err := podsSelected(ctx, h.cluster, h.agent.Namespace, h.agent.Spec.Selector)
 	if err != nil {
 		return "", err
 	}

@@ -113,16 +113,8 @@ func (h *HandBack) outdatedMappings(ctx context.Context) ([]client.Object, error
 	return outdated(firewalls.Items, ips.Items), nil
 }
 
-// removeMappings removes them, as they are by now.
-func (h *HandBack) removeMappings(ctx context.Context) error {
-	all, err := h.outdatedMappings(ctx)
-	if err != nil {
-		return err
-	}
-	return h.delete(ctx, all)
-}
-
-// reserved are the Networks that our controllers have made of --reserved-subnets.
+// reserved are the Networks that our controllers have made of --reserved-subnets. They go before Liqo's IPAM reads the
+// Networks.
 func (h *HandBack) reserved(ctx context.Context) ([]client.Object, error) {
 	prefixes, _ := cidrsAt(h.values, "ipam.reservedSubnets", "") // of one that is none nobody has made a Network
 	var kept corev1.ConfigMap
@@ -155,15 +147,6 @@ func reservedByUs(all []ipamv1alpha1.Network, since metav1.Time, prefixes []neti
 		}
 	}
 	return ours
-}
-
-// removeReserved removes them before Liqo's IPAM reads the Networks.
-func (h *HandBack) removeReserved(ctx context.Context) error {
-	all, err := h.reserved(ctx)
-	if err != nil {
-		return err
-	}
-	return h.delete(ctx, all)
 }
 
 // sharedKinds are those of what Liqo's controllers make of gateways and IPs beside the kinds of the network.

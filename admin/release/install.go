@@ -96,13 +96,12 @@ func prepare(ctx context.Context, c *access.Cluster, chart *Chart, newVersion st
 	if last != nil && !o.ResetValues {
 		before = last.Config
 	}
-	warnings, inTheWay := preflight(facts, c.LiqoNamespace, newVersion, ours)
+	inTheWay := preflight(facts, c.LiqoNamespace, newVersion, ours)
 	var undecided error
 	p.Decision, undecided = decide(o, facts, before)
 	if err := errors.Join(refused, inTheWay, undecided); err != nil {
 		return nil, c.Errorf("nothing was changed: %w", err)
 	}
-	p.Warnings = append(warnings, p.Warnings...)
 	p.Warnings = append(p.Warnings, chart.ignored(p.Values)...)
 	p.Upgrade = last != nil
 	if err := chart.Check(p.Values); err != nil {

@@ -121,19 +121,9 @@ func (r *Removal) removeManaged(ctx context.Context) error {
 
 // peeringUsers are the RoleBindings of 'liqoctl generate peering-user', and the Roles that it made for each user before the
 // status of a gateway had its public key. A binding of another role is somebody else's, whatever its label says.
-func (r *Removal) peeringUsers(ctx context.Context) (found []client.Object, err error) {
-	for _, list := range []client.ObjectList{new(rbacv1.RoleBindingList), new(rbacv1.RoleList)} {
-		labelled, err := r.list(ctx, list, client.HasLabels{authv1beta1.LabelPeeringUser})
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range labelled {
-			if r.ofPeeringUser(o) {
-				found = append(found, o)
-			}
-		}
-	}
-	return found, nil
+func (r *Removal) peeringUsers(ctx context.Context) ([]client.Object, error) {
+	labelled, err := r.list(ctx, []client.ObjectList{new(rbacv1.RoleBindingList), new(rbacv1.RoleList)}, client.HasLabels{authv1beta1.LabelPeeringUser})
+	return slices.DeleteFunc(labelled, func(o client.Object) bool { return !r.ofPeeringUser(o) }), err
 }
 
 func (r *Removal) ofPeeringUser(o client.Object) bool {

@@ -151,11 +151,7 @@ func (r *Removal) exists(ctx context.Context, o client.Object) (bool, error) {
 // applyCleanup puts in the place of the agents what cleans up after them, with their image,
 // which the nodes have, and the settings of the release.
 func (r *Removal) applyCleanup(ctx context.Context, image string) error {
-	manifests, err := r.render(true)
-	if err != nil {
-		return err
-	}
-	objects, err := decode(manifests)
+	objects, err := r.render(true)
 	if err != nil {
 		return err
 	}

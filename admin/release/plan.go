@@ -69,8 +69,14 @@ func decide(o Options, f Facts, before Values) (Decision, error) {
 	}
 	d.Values = merge(d.Values, o.Values)
 	d.clusterID()
-	d.pods(provider)
-	d.services(provider)
+	d.Pods = d.cidrs(cidrQuestion{
+		flag: "--pod-cidr", many: "ipam.podCIDRs", one: "ipam.podCIDR", given: o.PodCIDRs, installed: f.Installed.PodCIDRs,
+		what: "the pod CIDR", detect: func() (Found, error) { return detectPods(f, provider) }, outside: f.podOutside,
+	})
+	d.Services = d.cidrs(cidrQuestion{
+		flag: "--service-cidr", many: "ipam.serviceCIDRs", one: "ipam.serviceCIDR", given: o.ServiceCIDRs, installed: f.Installed.ServiceCIDRs,
+		what: "the Service CIDR", detect: func() (Found, error) { return detectServices(f, provider) }, outside: f.serviceOutside,
+	})
 	if len(o.ReservedSubnets) > 0 {
 		d.set(list(o.ReservedSubnets), "ipam.reservedSubnets", "--reserved-subnets")
 	}
@@ -162,28 +168,6 @@ func (d *decider) clusterID() {
 	d.Values = merge(d.Values, value(d.ClusterID, path))
 }
 
-func (d *decider) pods(p Provider) {
-	found, err := d.cidrs(cidrQuestion{
-		flag: "--pod-cidr", many: "ipam.podCIDRs", one: "ipam.podCIDR", given: d.options.PodCIDRs, installed: d.facts.Installed.PodCIDRs,
-		what: "the pod CIDR", detect: func() (Found, error) { return detectPods(d.facts, p) }, outside: d.facts.podOutside,
-	})
-	if err != nil {
-		d.errs = append(d.errs, err)
-	}
-	d.Pods = found
-}
-
-func (d *decider) services(p Provider) {
-	found, err := d.cidrs(cidrQuestion{
-		flag: "--service-cidr", many: "ipam.serviceCIDRs", one: "ipam.serviceCIDR", given: d.options.ServiceCIDRs, installed: d.facts.Installed.ServiceCIDRs,
-		what: "the Service CIDR", detect: func() (Found, error) { return detectServices(d.facts, p) }, outside: d.facts.serviceOutside,
-	})
-	if err != nil {
-		d.errs = append(d.errs, err)
-	}
-	d.Services = found
-}
-
 // cidrQuestion is what is asked about the prefixes of pods, and of Services.
 type cidrQuestion struct {
 	what, flag       string
@@ -193,9 +177,18 @@ type cidrQuestion struct {
 	outside          func([]netip.Prefix) string // whom the prefixes do not cover
 }
 
-// cidrs answers by flag, value, installation or detection, in this order. What
+// cidrs answers a question. What is in the way of an answer is an error of the decision.
+func (d *decider) cidrs(q cidrQuestion) Found {
+	found, err := d.answer(q)
+	if err != nil {
+		d.errs = append(d.errs, err)
+	}
+	return found
+}
+
+// answer answers by flag, value, installation or detection, in this order. What
 // is installed cannot be changed.
-func (d *decider) cidrs(q cidrQuestion) (Found, error) {
+func (d *decider) answer(q cidrQuestion) (Found, error) {
 	said, err := cidrsAt(d.options.Values, q.many, q.one)
 	if err != nil {
 		return Found{}, err

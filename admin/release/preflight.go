@@ -17,9 +17,8 @@ import (
 // use.
 const oldestKubernetes = "1.31.0"
 
-// preflight finds what prevents an installation, before anything is changed. It returns
-// warnings, and an error for what must be corrected.
-func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiextensionsv1.CustomResourceDefinition) (warnings []string, err error) {
+// preflight finds what prevents an installation, before anything is changed.
+func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiextensionsv1.CustomResourceDefinition) error {
 	var errs []error
 	if v, err := version.ParseGeneric(f.KubernetesVersion); err != nil || v.LessThan(version.MustParseGeneric(oldestKubernetes)) {
 		errs = append(errs, fmt.Errorf("the cluster runs Kubernetes %s, which is older than %s and does not support features that the CRDs use: upgrade the cluster first", f.KubernetesVersion, oldestKubernetes))
@@ -39,7 +38,7 @@ func preflight(f Facts, liqoNamespace, newVersion string, ours map[string]apiext
 	if strings.HasSuffix(liqoNamespace, access.FabricSuffix) {
 		errs = append(errs, fmt.Errorf("the name of namespace %s is reserved for the node agents of an installation: choose another namespace with --liqo-namespace", liqoNamespace))
 	}
-	return warnings, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // replaceable tells why a cluster's CRD cannot be replaced by that of this

@@ -404,7 +404,7 @@ func endAgent(ctx context.Context, c *access.Cluster, agent *appsv1.DaemonSet, t
 			if err != nil {
 				return "", err
 			}
-			pods, err := podsOfAgent(ctx, c, agent)
+			pods, err := podsSelected(ctx, c, agent.Namespace, agent.Spec.Selector)
 			pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return slices.Contains(away, p.Spec.NodeName) })
 			if len(pods) > 0 {
 				return "pod " + pods[0].Name + " has not terminated", nil
@@ -413,12 +413,13 @@ func endAgent(ctx context.Context, c *access.Cluster, agent *appsv1.DaemonSet, t
 		})
 }
 
-func podsOfAgent(ctx context.Context, c *access.Cluster, agent *appsv1.DaemonSet) ([]corev1.Pod, error) {
-	selector, err := metav1.LabelSelectorAsSelector(agent.Spec.Selector)
+// podsSelected are the pods that a Deployment or a DaemonSet selects.
+func podsSelected(ctx context.Context, c *access.Cluster, namespace string, by *metav1.LabelSelector) ([]corev1.Pod, error) {
+	selector, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
 		return nil, err
 	}
 	var pods corev1.PodList
-	err = c.Client.List(ctx, &pods, client.InNamespace(agent.Namespace), client.MatchingLabelsSelector{Selector: selector})
+	err = c.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
 	return pods.Items, err
 }

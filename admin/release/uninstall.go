@@ -9,7 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -168,20 +168,15 @@ func (r *Removal) nothing(ctx context.Context, released bool) (bool, error) {
 // peerings are their objects in all namespaces: those of networks, and of clusters that use each other. The cluster may
 // lack some of the kinds.
 func (r *Removal) peerings(ctx context.Context) (found []string, err error) {
-	for _, list := range []client.ObjectList{
+	objects, err := r.list(ctx, []client.ObjectList{
 		&networkingv1beta1.ConfigurationList{}, &networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{},
 		&authv1beta1.TenantList{}, &authv1beta1.IdentityList{}, &offloadingv1beta1.VirtualNodeList{},
-	} {
-		objects, err := r.list(ctx, list)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range objects {
-			found = append(found, describe(o))
-		}
+	})
+	for _, o := range objects {
+		found = append(found, describe(o))
 	}
 	slices.Sort(found)
-	return found, nil
+	return found, err
 }
 
 // unpeer is how the peerings are removed in both clusters.
@@ -252,7 +247,7 @@ func (r *Removal) left(format string, args ...any) {
 }
 
 // removed notes objects that are gone, and tells it in one line per kind.
-func (r *Removal) removed(objects ...client.Object) {
+func (r *Removal) removed(objects []client.Object) {
 	names := map[string][]string{}
 	var kinds []string
 	for _, o := range objects {
@@ -271,16 +266,12 @@ func (r *Removal) removed(objects ...client.Object) {
 // removePeerings deletes this side of the peerings while the controller is there
 // to take the gateways down. ResourceSlices come before what the controller makes for them.
 func (r *Removal) removePeerings(ctx context.Context) error {
-	var all []client.Object
-	for _, list := range []client.ObjectList{
+	all, err := r.list(ctx, []client.ObjectList{
 		&networkingv1beta1.GatewayServerList{}, &networkingv1beta1.GatewayClientList{}, &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.PublicKeyList{},
 		&authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}, &authv1beta1.IdentityList{}, &authv1beta1.TenantList{},
-	} {
-		objects, err := r.list(ctx, list)
-		if err != nil {
-			return err
-		}
-		all = append(all, objects...)
+	})
+	if err != nil {
+		return err
 	}
 	if err := r.delete(ctx, all); err != nil {
 		return err
@@ -303,7 +294,7 @@ func (r *Removal) virtualNodes(ctx context.Context, removed []client.Object) ([]
 	if len(kept) == 0 {
 		return nil, nil // and nobody needs the right to look
 	}
-	nodes, err := r.list(ctx, &corev1.NodeList{}, client.MatchingLabels{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual})
+	nodes, err := r.list(ctx, []client.ObjectList{&corev1.NodeList{}}, client.MatchingLabels{networkingv1beta1.LabelNodeType: networkingv1beta1.NodeTypeVirtual})
 	return slices.DeleteFunc(nodes, func(o client.Object) bool { return !kept[o.GetName()] }), err
 }
 
@@ -365,11 +356,7 @@ func (r *Removal) noPods(ctx context.Context, namespace, program string) error {
 // chartObjects are those of the chart that exist. Objects of the same names that
 // belong to another release are somebody else's.
 func (r *Removal) chartObjects(ctx context.Context) ([]client.Object, error) {
-	manifests, err := r.render(false)
-	if err != nil {
-		return nil, err
-	}
-	us, err := decode(manifests)
+	us, err := r.render(false)
 	if err != nil {
 		return nil, err
 	}
@@ -390,11 +377,11 @@ func (r *Removal) chartObjects(ctx context.Context) ([]client.Object, error) {
 	return found, nil
 }
 
-// render makes the chart's manifests with the values of the release, or with
+// render makes the chart's objects with the values of the release, or with
 // what removes what lies on the nodes in the place of the agents.
-func (r *Removal) render(cleanup bool) (string, error) {
+func (r *Removal) render(cleanup bool) ([]*unstructured.Unstructured, error) {
 	v := merge(withRequired(r.values), value(cleanup, "networking.fabric.cleanup"))
-	return r.chart.manifests(v, r.cluster.LiqoNamespace)
+	return r.chart.objects(v, r.cluster.LiqoNamespace)
 }
 
 // withRequired adds the values without which the chart renders nothing.
@@ -407,37 +394,41 @@ func withRequired(v Values) Values {
 	return v
 }
 
-// list reads objects of a kind of ours, of which the cluster may have none.
-func (r *Removal) list(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]client.Object, error) {
-	if err := r.cluster.Client.List(ctx, list, o...); err != nil {
-		if absent(err) {
-			return nil, nil
+// list reads objects of kinds of ours, of which the cluster may have none.
+func (r *Removal) list(ctx context.Context, lists []client.ObjectList, o ...client.ListOption) (all []client.Object, err error) {
+	for _, list := range lists {
+		if err := r.cluster.Client.List(ctx, list, o...); err != nil {
+			if absent(err) {
+				continue
+			}
+			return nil, r.cluster.Explain(fmt.Sprintf("list %T", list), err)
 		}
-		return nil, r.cluster.Explain(fmt.Sprintf("list %T", list), err)
+		objects, err := items(list, r.cluster.Client.Scheme())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
 	}
-	return items(list, r.cluster.Client.Scheme())
+	return all, nil
 }
 
 // delete removes objects, and waits until they are gone. It removes our finalizers and those
 // of Liqo, as no controller is left to do so.
 func (r *Removal) delete(ctx context.Context, objects []client.Object) error {
-	var there []client.Object
 	for _, o := range objects {
-		switch err := r.cluster.Client.Delete(ctx, o, client.PropagationPolicy("Background")); {
-		case apierrors.IsNotFound(err):
-		case err != nil:
+		err := r.cluster.Client.Delete(ctx, o, client.PropagationPolicy("Background"))
+		if client.IgnoreNotFound(err) != nil {
 			return r.cluster.Explain("delete "+describe(o), err)
 		}
-		there = append(there, o)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	for _, o := range there {
+	for _, o := range objects {
 		if err := r.gone(ctx, o); err != nil {
 			return err
 		}
 	}
-	r.removed(there...)
+	r.removed(objects)
 	return nil
 }
 
