@@ -32,10 +32,8 @@ type offloads struct {
 // virtualNodes judges the nodes that stand for the peer.
 func virtualNodes(e *end) (out []Finding) {
 	o := &e.cluster.offloads
-	for _, err := range []error{o.virtualNodes.err, o.slices.err} {
-		if err != nil {
-			return []Finding{skip("%s", plain(err))}
-		}
+	if err := cmp.Or(o.virtualNodes.err, o.slices.err); err != nil {
+		return []Finding{skip("%s", plain(err))}
 	}
 	seen := 0
 	for i := range o.virtualNodes.items {
@@ -118,10 +116,8 @@ type trouble struct{ cause, fix string }
 // offloadedPods judges the pods that should run in another cluster and do not, one finding for each reason.
 func offloadedPods(c *cluster) (out []Finding) {
 	o := &c.offloads
-	for _, err := range []error{o.virtualNodes.err, o.namespaces.err, o.pods.err} {
-		if err != nil {
-			return []Finding{skip("%s", plain(err))}
-		}
+	if err := cmp.Or(o.virtualNodes.err, o.namespaces.err, o.pods.err); err != nil {
+		return []Finding{skip("%s", plain(err))}
 	}
 	kept := map[trouble][]string{}
 	for i := range o.pods.items {

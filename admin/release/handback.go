@@ -211,13 +211,11 @@ func (h *HandBack) list(ctx context.Context, policies []client.Object) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range ownKinds {
-		list, err := h.listKind(ctx, kind, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue})
-		if err != nil {
-			return err
-		}
-		h.made = append(h.made, slices.DeleteFunc(list, func(o client.Object) bool { return !madeByOurs(o) })...)
+	made, err := h.listKinds(ctx, ownKinds, client.MatchingLabels{networkingv1beta1.LabelManaged: networkingv1beta1.LabelTrue})
+	if err != nil {
+		return err
 	}
+	h.made = slices.DeleteFunc(made, func(o client.Object) bool { return !madeByOurs(o) })
 	lease := single("coordination.k8s.io/v1", "Lease", h.cluster.LiqoNamespace, kinds.Lease)
 	if there, err := h.exists(ctx, lease); err != nil {
 		return err
@@ -328,20 +326,6 @@ func (h *HandBack) until(ctx context.Context, what, done, namespace, program str
 	ctx, cancel := context.WithTimeout(ctx, h.options.Timeout)
 	defer cancel()
 	return waiter{cluster: h.cluster, tell: h.tell}.until(ctx, what, done, namespace, program, ready)
-}
-
-// deleteFound deletes what is found, as it is by now, one after the other.
-func (h *HandBack) deleteFound(ctx context.Context, finds ...func(context.Context) ([]client.Object, error)) error {
-	for _, find := range finds {
-		there, err := find(ctx)
-		if err != nil {
-			return err
-		}
-		if err := h.delete(ctx, there); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // lift lifts the policy.

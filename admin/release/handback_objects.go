@@ -113,6 +113,20 @@ func (h *HandBack) outdatedMappings(ctx context.Context) ([]client.Object, error
 	return outdated(firewalls.Items, ips.Items), nil
 }
 
+// deleteFound deletes what is found, as it is by now, one after the other.
+func (h *HandBack) deleteFound(ctx context.Context, finds ...func(context.Context) ([]client.Object, error)) error {
+	for _, find := range finds {
+		there, err := find(ctx)
+		if err != nil {
+			return err
+		}
+		if err := h.delete(ctx, there); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reserved are the Networks that our controllers have made of --reserved-subnets. They go before Liqo's IPAM reads the
 // Networks.
 func (h *HandBack) reserved(ctx context.Context) ([]client.Object, error) {

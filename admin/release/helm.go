@@ -63,10 +63,14 @@ func (h *helm) last() (*releasev1.Release, error) {
 	if err != nil {
 		return nil, h.cluster.Explain(fmt.Sprintf("read the release %s in namespace %s", Name, h.cluster.LiqoNamespace), err)
 	}
-	return asRelease(r)
+	return asRelease(r, nil)
 }
 
-func asRelease(r helmrelease.Releaser) (*releasev1.Release, error) {
+// asRelease is what Helm returned, if it did not fail.
+func asRelease(r helmrelease.Releaser, err error) (*releasev1.Release, error) {
+	if err != nil {
+		return nil, err
+	}
 	if v, ok := r.(*releasev1.Release); ok {
 		return v, nil
 	}
@@ -85,20 +89,13 @@ func (h *helm) apply(c *Chart, values Values) (*releasev1.Release, error) {
 		in.ReleaseName, in.Namespace = Name, h.cluster.LiqoNamespace
 		in.SkipCRDs, in.TakeOwnership, in.ForceConflicts = true, true, true
 		in.WaitStrategy = kube.HookOnlyStrategy
-		return releaseOf(in.Run(c.chart, values))
+		return asRelease(in.Run(c.chart, values))
 	}
 	up := action.NewUpgrade(h.config)
 	up.Namespace, up.ResetValues, up.MaxHistory = h.cluster.LiqoNamespace, true, keptRevisions
 	up.ServerSideApply, up.TakeOwnership, up.ForceConflicts = "true", true, true
 	up.WaitStrategy = kube.HookOnlyStrategy
-	return releaseOf(up.Run(Name, c.chart, values))
-}
-
-func releaseOf(r helmrelease.Releaser, err error) (*releasev1.Release, error) {
-	if err != nil {
-		return nil, err
-	}
-	return asRelease(r)
+	return asRelease(up.Run(Name, c.chart, values))
 }
 
 // takeOver ends a revision that somebody began and did not finish, and waits for

@@ -82,29 +82,21 @@ func (r *Removal) removeManaged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var objects []client.Object
-	for _, kind := range slices.Concat(ours, madeKinds) {
-		list, err := r.listKind(ctx, kind, managed)
-		if err != nil {
-			return err
-		}
-		objects = append(objects, list...)
+	objects, err := r.listKinds(ctx, slices.Concat(ours, madeKinds), managed)
+	if err != nil {
+		return err
 	}
 	users, err := r.peeringUsers(ctx)
 	if err != nil {
 		return err
 	}
 	objects = append(objects, users...)
-	keys, err := r.listKind(ctx, secretKind, client.MatchingLabels{networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue})
+	// Those that somebody else made carry the label of gateways, too.
+	keys, err := r.listKind(ctx, secretKind, managed, client.MatchingLabels{networkingv1beta1.LabelGatewayResource: networkingv1beta1.LabelTrue})
 	if err != nil {
 		return err
 	}
-	for _, o := range keys {
-		// Those that somebody else made carry the label of gateways, too.
-		if o.GetLabels()[networkingv1beta1.LabelManaged] == networkingv1beta1.LabelTrue {
-			objects = append(objects, o)
-		}
-	}
+	objects = append(objects, keys...)
 	for _, o := range []client.Object{
 		single("v1", "ConfigMap", r.cluster.LiqoNamespace, bootstrap.ClusterIDConfigMap),
 		single("coordination.k8s.io/v1", "Lease", r.cluster.LiqoNamespace, kinds.Lease),
@@ -231,19 +223,27 @@ func (r *Removal) listKind(ctx context.Context, kind schema.GroupVersionKind, o 
 	return objects, nil
 }
 
+// listKinds is listKind for several kinds.
+func (r *Removal) listKinds(ctx context.Context, kinds []schema.GroupVersionKind, o ...client.ListOption) (all []client.Object, err error) {
+	for _, kind := range kinds {
+		objects, err := r.listKind(ctx, kind, o...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
 // removeObjects removes all objects of our kinds.
 func (r *Removal) removeObjects(ctx context.Context) error {
 	kinds, err := r.ourKinds(ctx)
 	if err != nil {
 		return err
 	}
-	var objects []client.Object
-	for _, k := range kinds {
-		list, err := r.listKind(ctx, k)
-		if err != nil {
-			return err
-		}
-		objects = append(objects, list...)
+	objects, err := r.listKinds(ctx, kinds)
+	if err != nil {
+		return err
 	}
 	return r.delete(ctx, objects)
 }

@@ -21,7 +21,6 @@ import (
 // cleanNodes removes from every node what its agent has made there: the agents
 // end first, or they would make it all anew.
 func (r *Removal) cleanNodes(ctx context.Context) error {
-	ns := r.fabricNamespace()
 	agents, cleanup := r.daemonSet(access.FabricName), r.daemonSet(cleanupName)
 	begun, err := r.exists(ctx, cleanup) // by an uninstallation that was interrupted
 	if err != nil {
@@ -37,10 +36,7 @@ func (r *Removal) cleanNodes(ctx context.Context) error {
 	}
 	image := from.Spec.Template.Spec.Containers[0].Image
 	if running {
-		if err := r.delete(ctx, []client.Object{agents}); err != nil {
-			return err
-		}
-		if err := r.noPods(ctx, ns, access.FabricName); err != nil {
+		if err := r.end(ctx, agents); err != nil {
 			return err
 		}
 	}
@@ -58,10 +54,15 @@ func (r *Removal) cleanUp(ctx context.Context, cleanup *appsv1.DaemonSet, image 
 	if _, err := r.exists(ctx, cleanup); err != nil {
 		return err
 	}
-	if err := r.delete(ctx, []client.Object{cleanup}); err != nil {
+	return r.end(ctx, cleanup)
+}
+
+// end deletes a program of that name, and waits until its pods have ended.
+func (r *Removal) end(ctx context.Context, program client.Object) error {
+	if err := r.delete(ctx, []client.Object{program}); err != nil {
 		return err
 	}
-	return r.noPods(ctx, cleanup.Namespace, cleanupName)
+	return r.noPods(ctx, program.GetNamespace(), program.GetName())
 }
 
 // withoutAway are the pods of an agent that was deleted, without those of nodes that are not ready: nobody would tell of
@@ -121,10 +122,7 @@ func (p *Plan) endCleanup(ctx context.Context, tell progress.Func) error {
 	if there, err := r.exists(ctx, cleanup); err != nil || !there || !ofThisRelease(cleanup, p.cluster.LiqoNamespace) {
 		return err
 	}
-	if err := r.delete(ctx, []client.Object{cleanup}); err != nil {
-		return err
-	}
-	return r.noPods(ctx, cleanup.Namespace, cleanupName)
+	return r.end(ctx, cleanup)
 }
 
 // cleanupTimeout is how long the pods of a cleanup may take to end.
