@@ -118,8 +118,7 @@ func GrantIdentity(ctx context.Context, provider *access.Cluster, consumerID, na
 		return nil, err
 	}
 	t := new(authv1beta1.Tenant)
-	var p plan
-	p.add(nil, &step{
+	ready := &step{
 		in: e.Cluster, waiting: "Waiting for the Tenant to be ready", done: "Tenant status is filled", clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
 			if t, err = e.tenantOf(ctx); err != nil {
@@ -136,8 +135,8 @@ func GrantIdentity(ctx context.Context, provider *access.Cluster, consumerID, na
 			}
 			return e.addressMissing(ctx, t.Name, t.Status.AuthParams)
 		},
-	})
-	if err := p.run(ctx, tell); err != nil {
+	}
+	if err := ready.runAlone(ctx, tell); err != nil {
 		return nil, err
 	}
 	m := Metadata{Name: identityName(e.id), Namespace: cmp.Or(namespace, TenantNamespaceName(e.id)), RemoteClusterID: e.id, Labels: o.Labels, Annotations: o.Annotations}

@@ -86,7 +86,7 @@ func (e *end) seeInstallation(ctx context.Context, v *evidence) {
 
 func (e *end) seeGateway(ctx context.Context, v *evidence) {
 	if g, err := e.readGateway(ctx); err == nil {
-		conditions := slices.DeleteFunc(slices.Clone(g.conditions()), func(c metav1.Condition) bool {
+		conditions := slices.DeleteFunc(slices.Clone(g.status().conditions), func(c metav1.Condition) bool {
 			return c.Type == string(networkingv1beta1.ConditionPeerKeyReady) && e.peer.key == nil // that comes later
 		})
 		v.Objects = append(v.Objects, judged{g.String(), g.GetUID(), conditions})

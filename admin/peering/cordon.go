@@ -93,8 +93,7 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 		return provider.Explain("change Tenant "+name, err)
 	}
 	e.namespace = t.Namespace
-	var p plan
-	p.add(nil, &step{
+	s := &step{
 		in: provider, waiting: "Waiting for the controller", done: fmt.Sprintf("Tenant %q %s", name, c.done()), clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
 			if err := provider.Client.Get(ctx, client.ObjectKeyFromObject(before), t); err != nil {
@@ -109,8 +108,8 @@ func ChangeTenant(ctx context.Context, provider *access.Cluster, name string, c 
 			}
 			return "", nil
 		},
-	})
-	return p.run(ctx, tell)
+	}
+	return s.runAlone(ctx, tell)
 }
 
 // tenantFor is a Tenant that a change is for, and what it makes of it; nil: it stays as it is, and that has been told.

@@ -144,12 +144,7 @@ func (e *end) configuration() string {
 }
 
 // tagged is a text about this end, for where it is not clear which one is meant.
-func (e *end) tagged(text string) string {
-	if e.Name == "" {
-		return text
-	}
-	return "(" + e.Name + ") " + text
-}
+func (e *end) tagged(text string) string { return prefix(e.Name) + text }
 
 // named is the name of an object in the tenant namespace.
 func (e *end) named(name string) types.NamespacedName {
@@ -253,12 +248,14 @@ func (e *end) namespaceFound() *corev1.Namespace {
 	return nil
 }
 
-// sort has the oldest come first: it is the one that counts for the controllers.
+// older orders objects by age: the oldest is the one that counts for the controllers.
+func older(a, b client.Object) int {
+	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
+}
+
+// sort has the oldest come first.
 func (f *found) sort() {
-	older := func(a, b client.Object) int {
-		at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-		return cmp.Or(at.Compare(bt.Time), strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
-	}
 	gateways := func(a, b *gateway) int { return older(a, b) }
 	slices.SortFunc(f.servers, gateways)
 	slices.SortFunc(f.clients, gateways)

@@ -72,23 +72,23 @@ func (f *Failure) Error() string {
 func (f *Failure) headline() string {
 	why := ""
 	if f.Missing != "" {
-		why = ": " + strings.TrimPrefix(f.Missing, f.prefix())
+		why = ": " + strings.TrimPrefix(f.Missing, prefix(f.Cluster))
 	}
 	switch {
 	case errors.Is(f.Err, context.Canceled):
-		return f.prefix() + "interrupted while " + f.Doing + why
+		return prefix(f.Cluster) + "interrupted while " + f.Doing + why
 	case f.Err == context.DeadlineExceeded: //lint:ignore errorlint not the deadline of a request in it
-		return fmt.Sprintf("%stimed out after %v while %s%s", f.prefix(), f.After.Round(time.Second), f.Doing, why)
+		return fmt.Sprintf("%stimed out after %v while %s%s", prefix(f.Cluster), f.After.Round(time.Second), f.Doing, why)
 	}
-	return f.prefix() + f.Doing + ": " + strings.TrimPrefix(f.Err.Error(), f.prefix())
+	return prefix(f.Cluster) + f.Doing + ": " + strings.TrimPrefix(f.Err.Error(), prefix(f.Cluster))
 }
 
 // prefix is the cluster's name before a text.
-func (f *Failure) prefix() string {
-	if f.Cluster == "" {
+func prefix(cluster string) string {
+	if cluster == "" {
 		return ""
 	}
-	return "(" + f.Cluster + ") "
+	return "(" + cluster + ") "
 }
 
 func indent(lines []string) []string {

@@ -38,38 +38,32 @@ func (g *gateway) kind() string {
 	return "GatewayClient"
 }
 
-// keys refers to the Secret with the gateway's keys; nil while there is none.
-func (g *gateway) keys() *corev1.ObjectReference {
-	if g.server != nil {
-		return g.server.Status.SecretRef
-	}
-	return g.client.Status.SecretRef
+// gatewayStatus is what the status of both tells.
+type gatewayStatus struct {
+	keys       *corev1.ObjectReference             // the Secret with the gateway's keys; nil while there is none
+	publicKey  []byte                              // as the controllers tell it; nil where they do not, as Liqo's
+	made       *corev1.ObjectReference             // what was rendered from the template; nil while there is nothing
+	pod        *networkingv1beta1.InternalEndpoint // where the pod is found that leads; nil: there is none
+	conditions []metav1.Condition
 }
 
-// publicKey is the one that the controllers tell; nil where they do not, as Liqo's.
-func (g *gateway) publicKey() []byte {
+func (g *gateway) status() gatewayStatus {
 	if g.server != nil {
-		return g.server.Status.PublicKey
+		s := &g.server.Status
+		return gatewayStatus{s.SecretRef, s.PublicKey, s.ServerRef, s.InternalEndpoint, s.Conditions}
 	}
-	return g.client.Status.PublicKey
+	s := &g.client.Status
+	return gatewayStatus{s.SecretRef, s.PublicKey, s.ClientRef, s.InternalEndpoint, s.Conditions}
 }
 
 // keysSecret is the name of the Secret with the keys of this end's gateway, which there is or will be.
 func (e *end) keysSecret() string {
 	for _, g := range e.gateways(e.role) {
-		if ref := g.keys(); ref != nil && g.GetNamespace() == e.namespace {
+		if ref := g.status().keys; ref != nil && g.GetNamespace() == e.namespace {
 			return ref.Name
 		}
 	}
 	return generatedSecret(e.gateway())
-}
-
-// made refers to what was rendered from the template; nil while there is nothing.
-func (g *gateway) made() *corev1.ObjectReference {
-	if g.server != nil {
-		return g.server.Status.ServerRef
-	}
-	return g.client.Status.ClientRef
 }
 
 // foreign tells whether the gateway is of another technology than this project's, or
@@ -78,23 +72,8 @@ func (g *gateway) foreign() bool {
 	if g.noConditions {
 		return true
 	}
-	made := g.made()
+	made := g.status().made
 	return made != nil && made.GroupVersionKind().Group != networkingv1beta1.GroupVersion.Group
-}
-
-// pod is where the pod is found that leads; nil: there is none.
-func (g *gateway) pod() *networkingv1beta1.InternalEndpoint {
-	if g.server != nil {
-		return g.server.Status.InternalEndpoint
-	}
-	return g.client.Status.InternalEndpoint
-}
-
-func (g *gateway) conditions() []metav1.Condition {
-	if g.server != nil {
-		return g.server.Status.Conditions
-	}
-	return g.client.Status.Conditions
 }
 
 // template is what the gateway is rendered from.

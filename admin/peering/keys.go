@@ -50,7 +50,7 @@ func (e *end) readKey() *step {
 // lostKeys is the Secret, without its keys, that has been deleted although the gateway still
 // works with the keys that were in it; nil if there is none.
 func (g *gateway) lostKeys(namespace, peer string) *corev1.Secret {
-	c := meta.FindStatusCondition(g.conditions(), string(networkingv1beta1.ConditionKeysReady))
+	c := meta.FindStatusCondition(g.status().conditions, string(networkingv1beta1.ConditionKeysReady))
 	if c == nil || c.Reason != string(networkingv1beta1.ReasonSecretDeleted) {
 		return nil
 	}

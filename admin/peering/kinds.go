@@ -9,6 +9,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -81,12 +82,8 @@ func (e *end) checkServed(n neededKind) (problem string, err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", e.Explain("look up the kinds of "+n.gv.String(), err)
 	}
-	if list != nil {
-		for _, r := range list.APIResources {
-			if r.Name == n.resource {
-				return "", nil
-			}
-		}
+	if list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == n.resource }) {
+		return "", nil
 	}
 	return fmt.Sprintf("the cluster does not serve %s in version %s", n.name(), n.gv.Version), nil
 }

@@ -47,7 +47,10 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 		return err
 	}
 	ends := newPair(consumer, provider, &o.Options)
-	without, err := ends.withoutAuthentication(ctx, tell)
+	if err := ends.identify(ctx, tell); err != nil {
+		return err
+	}
+	without, err := ends.without(ctx, (*end).authenticates)
 	if err != nil {
 		return err
 	}
@@ -130,14 +133,6 @@ func Peer(ctx context.Context, consumer, provider *access.Cluster, o PeerOptions
 	return nil
 }
 
-// withoutAuthentication returns the ends in which it is not enabled.
-func (p pair) withoutAuthentication(ctx context.Context, tell progress.Func) (ends []*end, err error) {
-	if err := p.identify(ctx, tell); err != nil {
-		return nil, err
-	}
-	return p.without(ctx, (*end).authenticates)
-}
-
 // without returns the ends in which something is not enabled.
 func (p pair) without(ctx context.Context, enabled func(*end, context.Context) (bool, error)) (ends []*end, err error) {
 	for _, e := range p {
@@ -186,12 +181,13 @@ func Unpeer(ctx context.Context, consumer, provider *access.Cluster, o Options, 
 	tenant := p.add(after(identity), h.removeTenant())
 	copies := p.add(after(tenant), h.provider.copiesGone())
 	gone := p.add(after(copies), h.provider.namespacesGone())
-	opposite := false
+	opposite := false // the remote cluster has an identity in the local one, too
 	if provider != nil {
-		var err error
-		if opposite, err = ends.alsoProvider(ctx); err != nil {
+		t, err := e.tenantOf(ctx)
+		if err != nil {
 			return err
 		}
+		opposite = t != nil
 	}
 	if opposite && o.DeleteNamespaces {
 		return fmt.Errorf("cluster %s also has an identity in cluster %s, which needs the tenant namespaces; nothing was changed: leave out --delete-namespaces, or first run the command with the two clusters swapped",
@@ -287,12 +283,6 @@ func (p pair) rightsToForgetIdentities(e *end) (all []access.Permission) {
 		forget(isProvider, authv1beta1.NonceSecret)
 	}
 	return all
-}
-
-// alsoProvider tells whether the remote cluster has an identity in the local one, too.
-func (p pair) alsoProvider(ctx context.Context) (bool, error) {
-	t, err := p[0].tenantOf(ctx)
-	return t != nil, err
 }
 
 // slicesGone deletes the ResourceSlices for the peer.

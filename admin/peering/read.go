@@ -77,11 +77,11 @@ func PublicKeyOf(ctx context.Context, c *access.Cluster, end networkingv1beta1.C
 	if err != nil {
 		return nil, c.Explain("read "+what, err)
 	}
-	ref := g.keys()
+	ref := g.status().keys
 	if ref == nil {
 		return nil, c.Errorf("%s has no status.secretRef, so it has no keys: %w: check its conditions, and whether the controllers are running", what, ErrNotReady)
 	}
-	if key := g.publicKey(); len(key) == keyLen {
+	if key := g.status().publicKey; len(key) == keyLen {
 		return bytes.Clone(key), nil
 	}
 	// Controllers such as Liqo's do not report it.

@@ -198,7 +198,7 @@ func (e *end) connectedStill() *step {
 
 // ambiguous is what a gateway with several pairs of keys reports.
 func (g *gateway) ambiguous() string {
-	c := meta.FindStatusCondition(g.conditions(), string(networkingv1beta1.ConditionKeysReady))
+	c := meta.FindStatusCondition(g.status().conditions, string(networkingv1beta1.ConditionKeysReady))
 	if c != nil && c.Reason == string(networkingv1beta1.ReasonSecretAmbiguous) {
 		return c.Message
 	}

@@ -39,7 +39,7 @@ func (e *end) secret(ctx context.Context, g *gateway) (*metav1.PartialObjectMeta
 	if why := g.ambiguous(); why != "" {
 		return nil, e.Errorf("%s: %s; nothing was changed", g, why)
 	}
-	ref := g.keys()
+	ref := g.status().keys
 	if ref == nil {
 		return nil, e.Errorf("%s has no status.secretRef, so it has no keys: %w: check its conditions, and whether the controllers are running", g, ErrNotReady)
 	}

@@ -175,7 +175,7 @@ func (e *end) gatewayRuns() *step {
 				return "", err
 			}
 			missing, err = conditionMissing(g, networkingv1beta1.ConditionTemplateRendered, networkingv1beta1.ConditionDeployed)
-			if missing == "" && err == nil && g.pod() == nil {
+			if missing == "" && err == nil && g.status().pod == nil {
 				missing = g.String() + " has no leader pod: status.internalEndpoint is empty"
 			}
 			return missing, err
@@ -215,7 +215,7 @@ func (e *end) exposed() *step {
 		if e.endpoint == nil || len(e.endpoint.Addresses) == 0 {
 			return g.String() + " has no address in its status.endpoint", nil
 		}
-		if c := meta.FindStatusCondition(g.conditions(), string(networkingv1beta1.ConditionAllPortsServed)); c != nil && c.Status == metav1.ConditionFalse {
+		if c := meta.FindStatusCondition(g.status().conditions, string(networkingv1beta1.ConditionAllPortsServed)); c != nil && c.Status == metav1.ConditionFalse {
 			s.note(progress.Warning, fmt.Sprintf("%s: %s", g, c.Message))
 		} else if have, want := len(e.endpoint.AllPorts()), len(g.server.Spec.Endpoint.AllPorts()); want > 0 && have != want && !g.foreign() {
 			return fmt.Sprintf("%s has %d ports in its status.endpoint, and %d in its spec", g, have, want), nil
@@ -257,7 +257,7 @@ func (u *unassigned) Error() string { return u.text }
 // must all be True.
 func conditionMissing(g *gateway, types ...networkingv1beta1.ConditionType) (missing string, err error) {
 	for _, t := range types {
-		c := meta.FindStatusCondition(g.conditions(), string(t))
+		c := meta.FindStatusCondition(g.status().conditions, string(t))
 		switch {
 		case c == nil && g.foreign():
 			continue // what it is about shows in the rest of the status

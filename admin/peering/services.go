@@ -139,9 +139,7 @@ func Unexport(ctx context.Context, in *access.Cluster, name types.NamespacedName
 		}
 		return "the ServiceExport is being deleted", e.Explain("delete the ServiceExport "+name.Name, err)
 	}
-	var p plan
-	p.add(nil, s)
-	if err := p.run(ctx, tell); err != nil {
+	if err := s.runAlone(ctx, tell); err != nil {
 		return err
 	}
 	// ExposeService is another way to the Service. It is a hint: if the IP may not be read, it is left out.

@@ -53,6 +53,11 @@ func (s *step) note(kind progress.Kind, text string) {
 	s.notes = append(s.notes, progress.Event{Kind: kind, Cluster: s.in.Name, Text: text})
 }
 
+// runAlone runs a step that is all there is to do.
+func (s *step) runAlone(ctx context.Context, tell progress.Func) error {
+	return (&plan{steps: []*step{s}}).run(ctx, tell)
+}
+
 // errStopped says that the context of a step ended before the step did.
 var errStopped = errors.New("stopped")
 

@@ -1,7 +1,6 @@
 package peering
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,18 +70,12 @@ func tenantNamespace(peerID, given, flag string, f *found) (string, error) {
 // labelled are the names of the namespaces labelled for the peer, oldest first,
 // without those that are being deleted.
 func (f *found) labelled(peerID string) (names []string) {
-	for _, n := range oldestFirst(f.namespaces) {
+	for _, n := range slices.SortedFunc(slices.Values(f.namespaces), func(a, b corev1.Namespace) int { return older(&a, &b) }) {
 		if n.DeletionTimestamp == nil && n.Labels[networkingv1beta1.LabelRemoteClusterID] == peerID && n.Labels[networkingv1beta1.LabelTenantNamespace] == networkingv1beta1.LabelTrue {
 			names = append(names, n.Name)
 		}
 	}
 	return names
-}
-
-func oldestFirst(ns []corev1.Namespace) []corev1.Namespace {
-	return slices.SortedFunc(slices.Values(ns), func(a, b corev1.Namespace) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
 }
 
 // namespaceProblem says why the tenant namespace cannot be used; "" when it can,

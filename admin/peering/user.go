@@ -109,9 +109,7 @@ func DeletePeeringUsers(ctx context.Context, c *access.Cluster, peerID string, o
 		}
 		return e.removeAll(ctx, found...)
 	}
-	var p plan
-	p.add(nil, s)
-	return p.run(ctx, tell)
+	return s.runAlone(ctx, tell)
 }
 
 // lookAlone finds out what one cluster holds of a peering.

@@ -288,9 +288,7 @@ func DeleteVirtualNode(ctx context.Context, in *access.Cluster, name string, o O
 		}
 		return e.nodesLeft(ctx, name)
 	}
-	var p plan
-	p.add(nil, s)
-	return p.run(ctx, tell)
+	return s.runAlone(ctx, tell)
 }
 
 // unask has ResourceSlices for the peer ask for no virtual node, the one of a name or, if that is empty, all. It tells
