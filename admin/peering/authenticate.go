@@ -154,7 +154,7 @@ func (e *end) tenantNamespace() *step {
 
 // handshake is what the steps of Authenticate hand to each other.
 type handshake struct {
-	consumer, provider *end
+	consumer, provider *end // the Tenant has the name of the consumer
 
 	nonceText []byte
 	proxyURL  *string
@@ -163,12 +163,6 @@ type handshake struct {
 	// granted is what the provider gave; nil: nothing yet.
 	granted *authv1beta1.AuthParams
 }
-
-// tenantName is that of the Tenant at the provider.
-func (h *handshake) tenantName() string { return h.consumer.id }
-
-// identityName is that of the Identity at the consumer.
-func (h *handshake) identityName() string { return identityName(h.provider.id) }
 
 // identityName is that of the Identity for a provider.
 func identityName(providerID string) string { return "controlplane-" + providerID }
@@ -183,7 +177,7 @@ func (h *handshake) nonce() *step {
 				return "", err
 			}
 			if h.granted != nil {
-				return e.addressMissing(ctx, h.tenantName(), h.granted)
+				return e.addressMissing(ctx, h.consumer.id, h.granted)
 			}
 			h.nonceText, missing, err = e.makeNonce(ctx)
 			return missing, err
@@ -264,7 +258,7 @@ func (h *handshake) tenant() *step {
 			if h.granted != nil {
 				return "", nil
 			}
-			wanted := newTenant(e.metadata(h.tenantName()), h.proof, h.proxyURL)
+			wanted := newTenant(e.metadata(h.consumer.id), h.proof, h.proxyURL)
 			var t authv1beta1.Tenant
 			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &t); {
 			case apierrors.IsNotFound(err):
@@ -342,7 +336,7 @@ func (h *handshake) identity() *step {
 	return &step{
 		in: e.Cluster, waiting: "Waiting for the Identity to be ready", done: "Identity status is filled", detailed: true, clues: e.controllerClues,
 		try: func(ctx context.Context) (missing string, err error) {
-			wanted := newIdentity(e.metadata(h.identityName()), h.granted, h.provider.namespace)
+			wanted := newIdentity(e.metadata(identityName(h.provider.id)), h.granted, h.provider.namespace)
 			var i authv1beta1.Identity
 			switch err := e.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &i); {
 			case apierrors.IsNotFound(err):

@@ -104,7 +104,7 @@ func ProveTenant(ctx context.Context, consumer *access.Cluster, proof Proof, o O
 	if err := p.run(ctx, tell); err != nil {
 		return nil, err
 	}
-	m := Metadata{Name: h.tenantName(), Namespace: cmp.Or(proof.Namespace, TenantNamespaceName(e.id)), RemoteClusterID: e.id, Labels: o.Labels, Annotations: o.Annotations}
+	m := Metadata{Name: h.consumer.id, Namespace: cmp.Or(proof.Namespace, TenantNamespaceName(e.id)), RemoteClusterID: e.id, Labels: o.Labels, Annotations: o.Annotations}
 	return newTenant(m, h.proof, proof.ProxyURL), nil
 }
 

@@ -300,10 +300,8 @@ func (e *end) ensureIdentitySecret(ctx context.Context, wanted *corev1.Secret) (
 	if made, err = e.readOrCreate(ctx, live); made || err != nil {
 		return made, false, err
 	}
-	for _, l := range []string{authv1beta1.LabelIdentityType, networkingv1beta1.LabelRemoteClusterID} {
-		if live.Labels[l] == wanted.Labels[l] {
-			continue
-		}
+	differs := func(label string) bool { return live.Labels[label] != wanted.Labels[label] }
+	if differs(authv1beta1.LabelIdentityType) || differs(networkingv1beta1.LabelRemoteClusterID) {
 		return false, false, &complaint{fmt.Sprintf("Secret %s/%s already exists but is not an identity for cluster %s: delete or rename it", live.Namespace, live.Name, e.peer.id)}
 	}
 	const remote = authv1beta1.AnnotationRemoteTenantNamespace
@@ -334,37 +332,31 @@ func (e *end) givenCredentials(ctx context.Context) (texts []string, err error) 
 
 // givenRights tells of the users to whom users have given the rights of the peer. What the user may not see is not there.
 func (e *end) givenRights(ctx context.Context) (texts []string, err error) {
-	var list rbacv1.RoleBindingList
-	if err := e.Client.List(ctx, &list, client.InNamespace(e.namespace)); err != nil && !apierrors.IsForbidden(err) {
-		return nil, e.Explain("list RoleBindings in namespace "+e.namespace, err)
-	}
-	for i := range list.Items {
-		b := &list.Items[i]
-		if metav1.GetControllerOf(b) != nil || b.DeletionTimestamp != nil || !bindsConsumer(b) {
+	all, err := e.consumerBindings(ctx)
+	for i := range all {
+		b := &all[i]
+		if metav1.GetControllerOf(b) != nil || b.DeletionTimestamp != nil {
 			continue
 		}
 		texts = append(texts, fmt.Sprintf("RoleBinding %s/%s, by which a user may write there for cluster %s, is kept, because no controller created it: 'kubectl -n %s delete rolebinding %s' deletes it",
 			b.Namespace, b.Name, e.peer.id, b.Namespace, b.Name))
 	}
-	return texts, nil
+	return texts, err
 }
 
-// bindsConsumer tells whether a RoleBinding gives the rights of a consumer.
-func bindsConsumer(b *rbacv1.RoleBinding) bool {
-	return b.RoleRef.Kind == "ClusterRole" && b.RoleRef.Name == authv1beta1.RemoteControlPlaneRole
-}
-
-// ownBindings are those that CreateTenant has made. What the user may not see is not there.
-func (e *end) ownBindings(ctx context.Context) (found []client.Object, err error) {
+// consumerBindings are the RoleBindings with the rights of a consumer. What the user may not see is not there.
+func (e *end) consumerBindings(ctx context.Context, of ...client.ListOption) ([]rbacv1.RoleBinding, error) {
 	var list rbacv1.RoleBindingList
-	err = e.Client.List(ctx, &list, client.InNamespace(e.namespace), client.MatchingLabels{LabelManagedBy: FieldOwner, networkingv1beta1.LabelRemoteClusterID: e.peer.id})
-	if err != nil && !apierrors.IsForbidden(err) {
+	if err := e.Client.List(ctx, &list, append(of, client.InNamespace(e.namespace))...); err != nil && !apierrors.IsForbidden(err) {
 		return nil, e.Explain("list RoleBindings in namespace "+e.namespace, err)
 	}
-	for i := range list.Items {
-		if b := &list.Items[i]; bindsConsumer(b) {
-			found = append(found, b)
-		}
-	}
-	return found, nil
+	return slices.DeleteFunc(list.Items, func(b rbacv1.RoleBinding) bool {
+		return b.RoleRef.Kind != "ClusterRole" || b.RoleRef.Name != authv1beta1.RemoteControlPlaneRole
+	}), nil
+}
+
+// ownBindings are those that CreateTenant has made.
+func (e *end) ownBindings(ctx context.Context) ([]client.Object, error) {
+	all, err := e.consumerBindings(ctx, client.MatchingLabels{LabelManagedBy: FieldOwner, networkingv1beta1.LabelRemoteClusterID: e.peer.id})
+	return objects(all), err
 }

@@ -15,7 +15,7 @@ import (
 // ready returns the Tenant's credentials, if the provider has granted them before and the consumer uses them.
 func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) {
 	var t authv1beta1.Tenant
-	err := h.provider.Client.Get(ctx, h.provider.named(h.tenantName()), &t)
+	err := h.provider.Client.Get(ctx, h.provider.named(h.consumer.id), &t)
 	if err != nil {
 		return nil, h.provider.Explain("read the Tenant", client.IgnoreNotFound(err))
 	}
@@ -35,7 +35,7 @@ func (h *handshake) ready(ctx context.Context) (*authv1beta1.AuthParams, error) 
 // key, of which only a handshake tells: its Secret is not for everyone to read.
 func (h *handshake) used(ctx context.Context, t *authv1beta1.Tenant) (bool, error) {
 	var i authv1beta1.Identity
-	if err := h.consumer.Client.Get(ctx, h.consumer.named(h.identityName()), &i); err != nil {
+	if err := h.consumer.Client.Get(ctx, h.consumer.named(identityName(h.provider.id)), &i); err != nil {
 		return false, h.consumer.Explain("read the Identity", client.IgnoreNotFound(err))
 	}
 	if missing, err := identityNotReady(&i); missing != "" || err != nil {
