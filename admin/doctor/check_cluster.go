@@ -159,7 +159,7 @@ func lacking(want, have *apiextensionsv1.CustomResourceValidation) (out []string
 		kinds.Fields(have.OpenAPIV3Schema, "", func(path, _ string) { known[path] = true })
 	}
 	kinds.Fields(want.OpenAPIV3Schema, "", func(path, _ string) {
-		parent, _, _ := cutLast(path, ".")
+		parent := path[:max(0, strings.LastIndex(path, "."))]
 		// A field of something that is missing itself is not worth telling.
 		if !known[path] && (parent == "" || known[parent]) {
 			out = append(out, path)
@@ -167,13 +167,6 @@ func lacking(want, have *apiextensionsv1.CustomResourceValidation) (out []string
 	})
 	slices.Sort(out)
 	return out
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return "", s, false
 }
 
 func installation(c *cluster) (out []Finding) {

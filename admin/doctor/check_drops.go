@@ -47,9 +47,7 @@ func dropsRising(e *end) (out []Finding) {
 				because("more packets arrive than the gateway can handle").fix("give the gateway more CPU, or raise net.core.rmem_max on its node"))
 		}
 	}
-	if f := unchecked(e); f != nil {
-		out = append(out, *f)
-	}
+	out = append(out, unchecked(e)...)
 	switch {
 	case len(out) > 0:
 		return out
@@ -67,7 +65,7 @@ func directionText(d string) string {
 }
 
 // unchecked tells whether the gateway takes packets of pods from any node.
-func unchecked(e *end) *Finding {
+func unchecked(e *end) []Finding {
 	p := e.after.DataPlane
 	rising := p.Egress.Fallback - min(e.before.DataPlane.Egress.Fallback, p.Egress.Fallback)
 	if !e.before.Started.Equal(e.after.Started) {
@@ -85,8 +83,7 @@ func unchecked(e *end) *Finding {
 	default:
 		return nil
 	}
-	f = f.on(e.gateway().String())
-	return &f
+	return []Finding{f.on(e.gateway().String())}
 }
 
 // packets is a number of them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -101,12 +102,7 @@ type clusterReader struct {
 // casesOf are the peerings to look at: of two clusters the one between them; of
 // the only one that answers, all that it has.
 func casesOf(readers []*clusterReader, peer string) (out []*peeringCase) {
-	var well []*clusterReader
-	for _, p := range readers {
-		if p.err == nil {
-			well = append(well, p)
-		}
-	}
+	well := slices.DeleteFunc(slices.Clone(readers), func(p *clusterReader) bool { return p.err != nil })
 	if len(well) == 2 {
 		a, b := well[0], well[1]
 		idA, idB := a.Installation.ClusterID, b.Installation.ClusterID
