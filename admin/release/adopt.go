@@ -68,8 +68,7 @@ func PrepareAdoption(ctx context.Context, c *access.Cluster, chart *Chart, o Ado
 		}
 	}
 	g := adoptGatherer{Cluster: c}
-	err = g.read(ctx, chart, o.Values)
-	if err != nil {
+	if err := g.read(ctx, chart, o.Values); err != nil {
 		return nil, err
 	}
 	a := &Adoption{cluster: c, timeout: o.Timeout, takenOver: len(policies) == 2}

@@ -132,13 +132,11 @@ func (h *HandBack) deleteFound(ctx context.Context, finds ...func(context.Contex
 func (h *HandBack) reserved(ctx context.Context) ([]client.Object, error) {
 	prefixes, _ := cidrsAt(h.values, "ipam.reservedSubnets", "") // of one that is none nobody has made a Network
 	var kept corev1.ConfigMap
-	err := h.cluster.Client.Get(ctx, client.ObjectKey{Namespace: h.cluster.LiqoNamespace, Name: keptCRDs}, &kept)
-	if err != nil {
+	if err := h.cluster.Client.Get(ctx, client.ObjectKey{Namespace: h.cluster.LiqoNamespace, Name: keptCRDs}, &kept); err != nil {
 		return nil, h.cluster.Explain("read ConfigMap "+keptCRDs, client.IgnoreNotFound(err))
 	}
 	var all ipamv1alpha1.NetworkList
-	err = h.cluster.Client.List(ctx, &all, client.InNamespace(h.cluster.LiqoNamespace))
-	if err != nil {
+	if err := h.cluster.Client.List(ctx, &all, client.InNamespace(h.cluster.LiqoNamespace)); err != nil {
 		return nil, h.cluster.Explain("list the Networks", err)
 	}
 	return reservedByUs(all.Items, kept.CreationTimestamp, prefixes), nil

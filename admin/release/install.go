@@ -202,12 +202,10 @@ var imageLine = regexp.MustCompile(`(?m)^\s*image: (\S+)$`)
 func imagesChange(before, now string) []string {
 	names := func(manifests string) (names []string) {
 		for _, m := range imageLine.FindAllStringSubmatch(manifests, -1) {
-			if !slices.Contains(names, m[1]) {
-				names = append(names, m[1])
-			}
+			names = append(names, m[1])
 		}
 		slices.Sort(names)
-		return names
+		return slices.Compact(names)
 	}
 	without := func(all, others []string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })

@@ -129,8 +129,7 @@ func (h *HandBack) putBack(ctx context.Context) error {
 		switch err := h.cluster.Client.Get(ctx, client.ObjectKey{Name: name}, &live); {
 		case apierrors.IsNotFound(err):
 			live = *want.DeepCopy()
-			err = h.cluster.Client.Create(ctx, &live, fieldOwner)
-			if err != nil {
+			if err := h.cluster.Client.Create(ctx, &live, fieldOwner); err != nil {
 				return h.cluster.Explain("create CRD "+name, err)
 			}
 		case err != nil:

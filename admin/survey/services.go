@@ -145,11 +145,10 @@ func (f *serviceFacts) share() []SharedService {
 		for _, c := range in.Status.Clusters {
 			s.From = append(s.From, c.Cluster)
 		}
-		if c := meta.FindStatusCondition(in.Status.Conditions, string(mcsv1beta1.ServiceImportConditionReady)); c != nil && c.Status != metav1.ConditionTrue {
-			s.Problems = append(s.Problems, c.Message)
-		}
-		if c := meta.FindStatusCondition(in.Status.Conditions, string(networkingv1beta1.ConditionAlias)); c != nil && c.Status != metav1.ConditionTrue {
-			s.Problems = append(s.Problems, c.Message)
+		for _, kind := range []string{string(mcsv1beta1.ServiceImportConditionReady), string(networkingv1beta1.ConditionAlias)} {
+			if c := meta.FindStatusCondition(in.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+				s.Problems = append(s.Problems, c.Message)
+			}
 		}
 		derived[client.ObjectKey{Namespace: in.Namespace, Name: in.Annotations["multicluster.kubernetes.io/derived-service"]}] = true
 	}
