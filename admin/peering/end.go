@@ -267,7 +267,7 @@ func (e *end) surplus() (texts []string) {
 	for _, role := range []networkingv1beta1.ConnectionType{networkingv1beta1.ConnectionServer, networkingv1beta1.ConnectionClient} {
 		gs := e.gateways(role)
 		for i := 1; i < len(gs); i++ {
-			texts = append(texts, fmt.Sprintf("%s %s/%s", gs[i].kind(), gs[i].GetNamespace(), gs[i].GetName()))
+			texts = append(texts, gs[i].String())
 		}
 	}
 	for i := 1; i < len(e.found.configurations); i++ {

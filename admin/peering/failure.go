@@ -61,7 +61,10 @@ func (p *plan) fail(ctx context.Context, t *teller, took time.Duration) error {
 func (f *Failure) Unwrap() error { return f.Err }
 
 func (f *Failure) Error() string {
-	lines := append([]string{f.headline()}, indent(f.Clues)...)
+	lines := []string{f.headline()}
+	for _, clue := range f.Clues {
+		lines = append(lines, "  "+clue)
+	}
 	if f.Done > 0 && !errors.As(f.Err, new(*final)) {
 		lines = append(lines, fmt.Sprintf("%d of %d steps are done and stay done: run the same command again to continue", f.Done, f.Steps))
 	}
@@ -89,14 +92,6 @@ func prefix(cluster string) string {
 		return ""
 	}
 	return "(" + cluster + ") "
-}
-
-func indent(lines []string) []string {
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = "  " + l
-	}
-	return out
 }
 
 func lowerFirst(s string) string {

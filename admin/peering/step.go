@@ -126,15 +126,12 @@ const (
 
 // patience is how long an error may last.
 func patience(err error) time.Duration {
-	var complaint *complaint
-	var obstacle *obstacle
-	var unassigned *unassigned
 	switch {
-	case errors.As(err, &unassigned):
+	case errors.As(err, new(*unassigned)):
 		return unassignedFor
-	case errors.As(err, &obstacle):
+	case errors.As(err, new(*obstacle)):
 		return obstacleFor
-	case errors.As(err, &complaint):
+	case errors.As(err, new(*complaint)):
 		return complaintFor
 	case access.Unreachable(err):
 		return unreachableFor
