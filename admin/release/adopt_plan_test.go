@@ -400,11 +400,7 @@ func TestPrintedTemplate(t *testing.T) {
 		}
 	}
 	container := func(u *unstructured.Unstructured) map[string]any {
-		pod, err := table(u.Object, pathPod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		of, err := containersOf(pod)
+		_, of, err := templatePod(u)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,15 +47,11 @@ func adoptedTemplate(name string, theirs, ours *unstructured.Unstructured) (*uns
 	copied.SetName(name)
 	copied.SetLabels(map[string]string{labelManagedBy: managedByUs, labelAdoption: networkingv1beta1.LabelTrue})
 	copied.SetAnnotations(map[string]string{annotationTemplateOf: theirs.GetName()})
-	pod, err := table(copied.Object, pathPod)
+	pod, of, err := templatePod(copied)
 	if err != nil {
 		return nil, err
 	}
-	own, err := table(ours.DeepCopy().Object, pathPod)
-	if err != nil {
-		return nil, err
-	}
-	of, err := containersOf(pod)
+	own, containers, err := templatePod(ours.DeepCopy())
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +61,6 @@ func adoptedTemplate(name string, theirs, ours *unstructured.Unstructured) (*uns
 	}
 	if len(unknown) > 0 {
 		return nil, fmt.Errorf("its pods have containers that are not Liqo's, which would be lost: %s", strings.Join(unknown, ", "))
-	}
-	containers, err := containersOf(own)
-	if err != nil {
-		return nil, err
 	}
 	if len(containers) != 1 {
 		return nil, fmt.Errorf("our template has %d containers", len(containers))
@@ -103,11 +95,7 @@ func dropKeysMode(pod map[string]any) {
 // dropTunnelPort leaves out the port of our container that is .Spec.Endpoint.Port: Liqo's controllers render none where
 // there are several. Nothing needs it, as a gateway reads its ports from the GatewayServer.
 func dropTunnelPort(u *unstructured.Unstructured) {
-	pod, err := table(u.Object, pathPod)
-	if err != nil {
-		return
-	}
-	of, err := containersOf(pod)
+	_, of, err := templatePod(u)
 	if err != nil {
 		return
 	}
@@ -143,11 +131,7 @@ func onePod(u *unstructured.Unstructured) error {
 
 // isOurs tells whether the pods of a template are ours, whoever made it.
 func isOurs(u *unstructured.Unstructured) bool {
-	pod, err := table(u.Object, pathPod)
-	if err != nil {
-		return false
-	}
-	of, err := containersOf(pod)
+	_, of, err := templatePod(u)
 	return err == nil && slices.Equal(of.names(), []string{gatewayContainer})
 }
 
@@ -204,19 +188,23 @@ func (l containerList) flag(container, flag string) string {
 	return ""
 }
 
-func containersOf(pod map[string]any) (l containerList, err error) {
+// templatePod is the pod of a template of gateways, with its containers.
+func templatePod(u *unstructured.Unstructured) (pod map[string]any, l containerList, err error) {
+	if pod, err = table(u.Object, pathPod); err != nil {
+		return nil, nil, err
+	}
 	list, _ := pod["containers"].([]any)
 	for _, c := range list {
 		m, ok := c.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("a container is no object but a %T", c)
+			return nil, nil, fmt.Errorf("a container is no object but a %T", c)
 		}
 		l = append(l, m)
 	}
 	if len(l) == 0 {
-		return nil, fmt.Errorf("it has no containers")
+		return nil, nil, fmt.Errorf("it has no containers")
 	}
-	return l, nil
+	return pod, l, nil
 }
 
 // table is the object at a path, which must be there.

@@ -102,13 +102,7 @@ func (w waiter) until(ctx context.Context, what, done, namespace, program string
 }
 
 // indented are lines below an error.
-func indented(lines []string) string {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString("\n  " + l)
-	}
-	return b.String()
-}
+func indented(lines []string) string { return strings.Join(append([]string{""}, lines...), "\n  ") }
 
 // controllerReady tells what the controller's Deployment lacks.
 func (p *Plan) controllerReady(ctx context.Context) (missing string, err error) {
