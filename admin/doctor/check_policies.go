@@ -180,15 +180,11 @@ func (e *end) policyCount() string {
 
 // otherPolicies names kinds of policies that are not judged.
 func (e *end) otherPolicies() string {
-	var kinds []string
-	for _, name := range e.cluster.crdNames {
-		switch name {
-		case "ciliumnetworkpolicies.cilium.io", "ciliumclusterwidenetworkpolicies.cilium.io",
-			"networkpolicies.crd.projectcalico.org", "globalnetworkpolicies.crd.projectcalico.org",
-			"adminnetworkpolicies.policy.networking.k8s.io":
-			kinds = append(kinds, name)
-		}
+	others := []string{
+		"ciliumnetworkpolicies.cilium.io", "ciliumclusterwidenetworkpolicies.cilium.io", "networkpolicies.crd.projectcalico.org",
+		"globalnetworkpolicies.crd.projectcalico.org", "adminnetworkpolicies.policy.networking.k8s.io",
 	}
+	kinds := slices.DeleteFunc(slices.Clone(e.cluster.crdNames), func(name string) bool { return !slices.Contains(others, name) })
 	if len(kinds) == 0 {
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,29 +36,25 @@ var errNoActivePod = errors.New("no pod of it is active")
 // AskGateways asks the active pods of all gateways, several at a time, and fills
 // in Report or ReportErr of each. Those that do not answer, or are Liqo's, are Gaps, too.
 func AskGateways(ctx context.Context, c *access.Cluster, s *Cluster) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, askAtOnce)
+	var asked []*Gateway
 	for i := range s.Peers {
-		g := s.Peers[i].Gateway
-		if g == nil {
-			continue
-		}
-		pod := g.Active()
-		if pod == nil {
+		switch g := s.Peers[i].Gateway; {
+		case g == nil:
+		case g.Active() == nil:
 			g.ReportErr = c.Errorf("%s: %w", g, errNoActivePod)
-			continue
-		}
-		if pod.OfLiqo {
+		case g.OfLiqo():
 			g.ReportErr = c.Errorf("%s: %w", g, ErrOfLiqo)
-			continue
+		default:
+			asked = append(asked, g)
 		}
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			g.Report, g.ReportErr = ReadGateway(ctx, c, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
-		})
 	}
-	wg.Wait()
+	reports, errs := access.Parallel(asked, askAtOnce, func(g *Gateway) (*GatewayReport, error) {
+		pod := g.Active()
+		return ReadGateway(ctx, c, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	})
+	for i, g := range asked {
+		g.Report, g.ReportErr = reports[i], errs[i]
+	}
 	for i := range s.Peers {
 		if g := s.Peers[i].Gateway; g != nil && g.ReportErr != nil && !g.silenceIsKnown() {
 			gap := Gap{What: "the report of " + g.String(), Err: g.ReportErr}
