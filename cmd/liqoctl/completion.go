@@ -7,12 +7,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sluice-net/sluice/admin/access"
+	"github.com/sluice-net/sluice/admin/survey"
 )
 
 // shells are those that there are completions for.
@@ -78,29 +82,41 @@ this, kubectl looks for a program named kubectl_complete-liqo: a second link to 
 	return cmd
 }
 
-// completeServices completes the one argument of a command about a Service.
-func (a *app) completeServices(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, err := a.local.connect()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completionTimeout is how long a user waits for a completion.
+const completionTimeout = 3 * time.Second
+
+// completion completes the names that a function reads from the cluster, without those on the line, up to so many
+// arguments; 0: any number.
+func (a *app) completion(most int, read func(ctx context.Context, in *access.Cluster) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		in, err := a.local.connect()
+		if err != nil || most > 0 && len(given) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		names := slices.DeleteFunc(read(ctx, in), func(name string) bool { return slices.Contains(given, name) })
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completeObjects(cmd, &corev1.ServiceList{}, c.Namespace)
+}
+
+// completePeers completes the IDs of peers.
+func (a *app) completePeers() cobra.CompletionFunc { return a.completion(0, survey.PeerIDs) }
+
+// completeServices completes the one argument of a command about a Service.
+func (a *app) completeServices() cobra.CompletionFunc {
+	return a.completion(1, func(ctx context.Context, in *access.Cluster) []string {
+		return namesOf(ctx, in, &corev1.ServiceList{}, in.Namespace)
+	})
 }
 
 // maxCompletions bounds what is asked of a large cluster for a completion.
 const maxCompletions = 500
 
-// completeObjects completes the names of objects in a namespace; without one, those of all with
-// their namespaces.
-func (a *app) completeObjects(cmd *cobra.Command, list client.ObjectList, namespace string) (names []string, _ cobra.ShellCompDirective) {
-	c, err := a.local.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	if err := c.Client.List(ctx, list, client.InNamespace(namespace), client.Limit(maxCompletions)); err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// namesOf are the names of objects in a namespace; without one, those of all with their namespaces.
+func namesOf(ctx context.Context, in *access.Cluster, list client.ObjectList, namespace string) (names []string) {
+	if err := in.Client.List(ctx, list, client.InNamespace(namespace), client.Limit(maxCompletions)); err != nil {
+		return nil
 	}
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // it only hands on the errors of the function
 		obj := o.(client.Object)
@@ -111,5 +127,5 @@ func (a *app) completeObjects(cmd *cobra.Command, list client.ObjectList, namesp
 		}
 		return nil
 	})
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }

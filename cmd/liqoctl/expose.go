@@ -47,7 +47,7 @@ of the Service change. To undo it, delete the IP here, and the Service and its E
   liqoctl expose service web -n shop --kubeconfig rome.yaml \
     --external-cidr 10.71.0.0/16 > web-for-milan.yaml`,
 		Args:              oneName,
-		ValidArgsFunction: a.completeServices,
+		ValidArgsFunction: a.completeServices(),
 	}
 	a.addRemoteFlags(cmd)
 	var o peering.ExposeOptions

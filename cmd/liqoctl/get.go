@@ -176,24 +176,16 @@ func (q *query) printTable(ctx context.Context, in *access.Cluster, names []stri
 
 // completeNames completes names of objects of a kind.
 func completeNames(a *app, k *kind) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-		in, err := a.local.connect()
+	return a.completion(0, func(ctx context.Context, in *access.Cluster) (names []string) {
+		objs, err := (&query{app: a, kind: k}).objects(ctx, in, nil)
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		q := query{app: a, kind: k}
-		objs, err := q.objects(ctx, in, nil)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var names []string
 		for _, obj := range objs {
 			names = append(names, obj.GetName())
 		}
-		return without(names, given), cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }
 
 // allNamespacesFlag adds -A to a command that looks everywhere unless -n is given: those who

@@ -31,7 +31,7 @@ may not see it.`,
 	}
 	out := a.outputFlag(cmd, formatWide, formatJSON, formatYAML)
 	all := allNamespacesFlag(cmd)
-	cmd.ValidArgsFunction = a.completePeers
+	cmd.ValidArgsFunction = a.completePeers()
 	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, ids []string) error {
 		in.NamespaceGiven = in.NamespaceGiven && !*all
 		// Nodes and their tunnels are nobody's question here.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -120,7 +119,7 @@ server, as the client needs it.`,
   # With several peers the path begins with the ID.
   liqoctl info peer milan rome --get milan.network.status`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completePeers,
+		ValidArgsFunction: a.completePeers(),
 	}
 	get := cmd.Flags().StringP("get", "g", "", "print only the value at this `PATH` of the output of -o json")
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
@@ -306,19 +305,4 @@ func knownPeers(c *access.Cluster, s *survey.Cluster, ids []string) string {
 		return strings.ToLower(none[:1]) + none[1:]
 	}
 	return fmt.Sprintf("this cluster's are with %s", strings.Join(ids, ", "))
-}
-
-// completionTimeout is how long a user waits for a completion.
-const completionTimeout = 3 * time.Second
-
-// completePeers completes the IDs of peers that are not on the line yet.
-func (a *app) completePeers(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	const none = cobra.ShellCompDirectiveNoFileComp
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	c, err := a.local.connect()
-	if err != nil {
-		return nil, none
-	}
-	return slices.DeleteFunc(survey.PeerIDs(ctx, c), func(id string) bool { return slices.Contains(args, id) }), none
 }

@@ -40,7 +40,7 @@ deleted when no gateway needs it any more.`,
   # All peerings, with images from a registry.
   liqoctl network adopt --all --set registry=registry.example.org/sluice,tag=v0.1.0`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completePeers,
+		ValidArgsFunction: a.completePeers(),
 	}
 	fs := cmd.Flags()
 	fs.BoolVar(&o.All, "all", false, "hand over all peerings")

@@ -69,7 +69,7 @@ also if the connection breaks. Packets that cannot be transferred in time are le
   # The other end of the tunnel.
   liqoctl network capture milan --remote --remote-kubeconfig milan.yaml --point tunnel,wire`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completePeers,
+		ValidArgsFunction: a.completePeers(),
 	}
 	r := &captureRun{app: a}
 	fs := cmd.Flags()

@@ -37,7 +37,7 @@ some objects, you see less. Those of Liqo are not queried: what their objects do
   # What failed, in a script.
   liqoctl network doctor -o json | jq '.findings[] | select(.status == "failed")'`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completePeers,
+		ValidArgsFunction: a.completePeers(),
 	}
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -41,7 +41,7 @@ Gateways are queried in the same way as with 'kubectl exec'. To record packets f
   # Only some reasons, one JSON object in each line.
   liqoctl network drops milan --reason NoMapping,NoAddress -o json`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completePeers,
+		ValidArgsFunction: a.completePeers(),
 	}
 	r := &dropsRun{app: a}
 	reasons := cmd.Flags().StringSlice("reason", nil, "show only these `REASONS`, such as DropNoMapping or NoMapping")

@@ -38,7 +38,7 @@ connect' again, which gives it to the peer.`,
   # Only the keys of this cluster's gateway.
   liqoctl network rotate-keys milan --remote-kubeconfig milan.yaml --only local`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completePeers,
+		ValidArgsFunction: a.completePeers(),
 	}
 	cmd.Flags().StringVar(&o.Only, "only", "", "replace the keys of one gateway only: that of the `CLUSTER` local or remote")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", rotateTimeout, "`TIME` after which to give up; 0: no limit")

@@ -54,7 +54,7 @@ columns are left out first.`,
   # In a script: fail if a peering is not healthy.
   liqoctl network status --interval 0 --exit-code`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completePeers,
+		ValidArgsFunction: a.completePeers(),
 	}
 	st := &statusRun{app: a}
 	st.readOne = st.readSite

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-net/sluice/admin/access"
 	"github.com/sluice-net/sluice/admin/trace"
 )
 
@@ -44,7 +45,7 @@ does not answer: then the hops that the local cluster knows are shown.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: a.completePods,
+		ValidArgsFunction: a.completePods(),
 	}
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	var live time.Duration
@@ -72,11 +73,10 @@ func (a *app) podNamed(name string) string {
 
 // completePods completes the first argument: pods of the namespace that -n gives by name, and
 // without it those of all as NAMESPACE/POD.
-func (a *app) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.completeObjects(cmd, &corev1.PodList{}, *a.local.kube.Namespace)
+func (a *app) completePods() cobra.CompletionFunc {
+	return a.completion(1, func(ctx context.Context, in *access.Cluster) []string {
+		return namesOf(ctx, in, &corev1.PodList{}, *a.local.kube.Namespace)
+	})
 }
 
 // traceOptions reads the arguments.

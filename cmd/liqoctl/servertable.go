@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -126,8 +125,4 @@ func namespaceOf(r metav1.TableRow) string {
 		return ""
 	}
 	return o.Namespace
-}
-
-func without(names, given []string) []string {
-	return slices.DeleteFunc(names, func(n string) bool { return slices.Contains(given, n) })
 }

@@ -56,7 +56,7 @@ Repeat the command to export to other clusters, or without --prefer-local. If no
   # For GitOps.
   liqoctl export service web -n shop -o yaml`,
 		Args:              oneName,
-		ValidArgsFunction: a.completeServices,
+		ValidArgsFunction: a.completeServices(),
 	}
 	var to []string
 	var preferLocal bool
