@@ -13,13 +13,8 @@ import (
 
 // changeCommands are those by which a provider decides about what its consumers have.
 func changeCommands(a *app) []*cobra.Command {
-	parent := func(verb peering.Change, short, long string, kinds ...*cobra.Command) *cobra.Command {
-		cmd := &cobra.Command{Use: string(verb), Short: short, Long: long}
-		cmd.AddCommand(kinds...)
-		return cmd
-	}
 	return []*cobra.Command{
-		parent(peering.Cordon, "Grant no more resources to a consumer",
+		parent(string(peering.Cordon), "Grant no more resources to a consumer",
 			`Grant no more resources to a consumer, or for one of its ResourceSlices. What was granted stays granted.`,
 			changeTenantCommand(a, peering.Cordon, &cobra.Command{
 				Short: "Grant no more resources to a consumer",
@@ -30,7 +25,7 @@ func changeCommands(a *app) []*cobra.Command {
 				Long: `Grant no more resources for a ResourceSlice of a consumer. A ResourceSlice that was accepted
 stays as it is, whatever it asks for from now on. Any other ResourceSlice is denied.`,
 			})),
-		parent(peering.Uncordon, "Undo a cordon",
+		parent(string(peering.Uncordon), "Undo a cordon",
 			`Undo 'liqoctl cordon': new requests are granted again.`,
 			changeTenantCommand(a, peering.Uncordon, &cobra.Command{
 				Short: "Undo the cordon of a consumer",
@@ -40,7 +35,7 @@ stays as it is, whatever it asks for from now on. Any other ResourceSlice is den
 				Short: "Undo the cordon of a ResourceSlice",
 				Long:  `Undo 'liqoctl cordon resourceslice': the ResourceSlice's requests are granted again.`,
 			})),
-		parent(peering.Drain, "Take back the resources of a consumer",
+		parent(string(peering.Drain), "Take back the resources of a consumer",
 			`Take back the resources of a consumer, and deny its requests.`,
 			changeTenantCommand(a, peering.Drain, &cobra.Command{
 				Short: "Take back the resources of a consumer",
@@ -49,7 +44,7 @@ left.
 
 'liqoctl activate tenant' lets the consumer ask again. To remove the consumer for good, delete the Tenant.`,
 			})),
-		parent(peering.Activate, "Let a drained consumer ask for resources again",
+		parent(string(peering.Activate), "Let a drained consumer ask for resources again",
 			`Undo 'liqoctl drain': the consumer may ask for resources again.`,
 			changeTenantCommand(a, peering.Activate, &cobra.Command{
 				Short: "Let a drained consumer ask for resources again",

@@ -18,16 +18,13 @@ import (
 )
 
 func createCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "create",
-		Short: "Create an object of a peering",
-		Long: `Create an object of a peering in one cluster, if 'liqoctl network connect' cannot reach both clusters at
+	return parent("create", "Create an object of a peering",
+		`Create an object of a peering in one cluster, if 'liqoctl network connect' cannot reach both clusters at
 once.
 
 With -o the object is printed, not created. An existing object is not changed, so a command can be repeated.`,
-	}
-	cmd.AddCommand(createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a), createNonceCommand(a), createTenantCommand(a), createIdentityCommand(a), createResourceSliceCommand(a), createVirtualNodeCommand(a))
-	return cmd
+		createConfigurationCommand(a), createGatewayServerCommand(a), createGatewayClientCommand(a), createPublicKeyCommand(a),
+		createNonceCommand(a), createTenantCommand(a), createIdentityCommand(a), createResourceSliceCommand(a), createVirtualNodeCommand(a))
 }
 
 // creation is what the commands below `create` have in common.

@@ -13,13 +13,8 @@ import (
 )
 
 func exposeCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "expose",
-		Short: "Let pods of another cluster reach a Service of this one",
-		Long:  `Let pods of another cluster reach addresses of the local cluster that are not pods'.`,
-	}
-	cmd.AddCommand(exposeServiceCommand(a))
-	return cmd
+	return parent("expose", "Let pods of another cluster reach a Service of this one",
+		`Let pods of another cluster reach addresses of the local cluster that are not pods'.`, exposeServiceCommand(a))
 }
 
 func exposeServiceCommand(a *app) *cobra.Command {

@@ -20,17 +20,14 @@ import (
 
 // offloadCommands are those by which pods of this cluster may run in others.
 func offloadCommands(a *app) []*cobra.Command {
-	offload := &cobra.Command{
-		Use: "offload", Short: "Let pods of a namespace run in other clusters",
-		Long: `Let pods of a namespace run in other clusters, on the virtual nodes that stand for these clusters.`,
+	return []*cobra.Command{
+		parent("offload", "Let pods of a namespace run in other clusters",
+			`Let pods of a namespace run in other clusters, on the virtual nodes that stand for these clusters.`,
+			offloadNamespaceCommand(a)),
+		parent("unoffload", "Undo an offload",
+			`Undo 'liqoctl offload': the pods run only in this cluster again.`,
+			unoffloadNamespaceCommand(a)),
 	}
-	offload.AddCommand(offloadNamespaceCommand(a))
-	unoffload := &cobra.Command{
-		Use: "unoffload", Short: "Undo an offload",
-		Long: `Undo 'liqoctl offload': the pods run only in this cluster again.`,
-	}
-	unoffload.AddCommand(unoffloadNamespaceCommand(a))
-	return []*cobra.Command{offload, unoffload}
 }
 
 func offloadNamespaceCommand(a *app) *cobra.Command {

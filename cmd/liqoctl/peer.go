@@ -176,11 +176,6 @@ func orForce(err error) error {
 }
 
 func forceCommand(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "force",
-		Short: "End a peering with a cluster that is gone",
-		Long:  `End a peering although the other cluster is gone.`,
-	}
 	unpeer := &cobra.Command{
 		Use:   "unpeer ID",
 		Short: "Forget a cluster that is gone for good",
@@ -211,6 +206,5 @@ use 'liqoctl unpeer'.`,
 		o.RemoteClusterID, o.DeleteNamespaces = args[0], true
 		return peering.Unpeer(ctx, in, nil, o, a.console.Progress())
 	})
-	cmd.AddCommand(unpeer)
-	return cmd
+	return parent("force", "End a peering with a cluster that is gone", `End a peering although the other cluster is gone.`, unpeer)
 }

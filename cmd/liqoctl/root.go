@@ -68,6 +68,13 @@ clusters take the same flags with the prefix remote- for the other cluster.`,
 	return cmd
 }
 
+// parent is a command that only holds others.
+func parent(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 func group(parent *cobra.Command, id string, commands ...*cobra.Command) {
 	for _, c := range commands {
 		c.GroupID = id

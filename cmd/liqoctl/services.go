@@ -22,17 +22,14 @@ const timeoutOfExport = 20 * time.Second
 
 // serviceCommands are those by which other clusters use Services of this one.
 func serviceCommands(a *app) []*cobra.Command {
-	export := &cobra.Command{
-		Use: "export", Short: "Let other clusters use a Service",
-		Long: `Let other clusters use a Service of this one. In each of them it has an address of its own, and the endpoints of this cluster.`,
+	return []*cobra.Command{
+		parent("export", "Let other clusters use a Service",
+			`Let other clusters use a Service of this one. In each of them it has an address of its own, and the endpoints of this cluster.`,
+			exportServiceCommand(a)),
+		parent("unexport", "Undo an export",
+			`Undo 'liqoctl export': other clusters can no longer use the Service.`,
+			unexportServiceCommand(a)),
 	}
-	export.AddCommand(exportServiceCommand(a))
-	unexport := &cobra.Command{
-		Use: "unexport", Short: "Undo an export",
-		Long: `Undo 'liqoctl export': other clusters can no longer use the Service.`,
-	}
-	unexport.AddCommand(unexportServiceCommand(a))
-	return []*cobra.Command{export, unexport}
 }
 
 func exportServiceCommand(a *app) *cobra.Command {
