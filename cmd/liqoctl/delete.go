@@ -23,11 +23,11 @@ func deleteCommand(a *app) *cobra.Command {
 	for _, k := range userKinds {
 		cmd.AddCommand(deleteKindCommand(a, k))
 	}
-	cmd.AddCommand(deletePeeringUserCommand(a), deleteVirtualNodeCommand(a))
-	cmd.AddCommand(refusals(a,
-		foreign{"resourceslice", "'kubectl delete rslice' does it; 'liqoctl unauthenticate' comes after the last one"},
-		foreign{"tenant", "'liqoctl unauthenticate' does it for both clusters, 'kubectl delete tenant' for this one"},
-	)...)
+	cmd.AddCommand(
+		deletePeeringUserCommand(a), deleteVirtualNodeCommand(a),
+		refusal(a, "resourceslice", "'kubectl delete rslice' does it; 'liqoctl unauthenticate' comes after the last one"),
+		refusal(a, "tenant", "'liqoctl unauthenticate' does it for both clusters, 'kubectl delete tenant' for this one"),
+	)
 	return cmd
 }
 

@@ -23,11 +23,10 @@ func generateCommand(a *app) *cobra.Command {
 		Long: `Print objects about this cluster, to be applied in the other cluster in the namespace of the peering.
 The other cluster is not changed. This cluster creates what the object needs, such as a signature.`,
 	}
-	cmd.AddCommand(generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a))
-	cmd.AddCommand(generatePeeringUserCommand(a))
-	cmd.AddCommand(refusals(a,
-		foreign{"nonce", "a nonce is kept in the cluster that makes it: 'liqoctl create nonce' makes it, 'liqoctl get nonce' prints it"},
-	)...)
+	cmd.AddCommand(
+		generateConfigurationCommand(a), generatePublicKeyCommand(a), generateTenantCommand(a), generateIdentityCommand(a), generatePeeringUserCommand(a),
+		refusal(a, "nonce", "a nonce is kept in the cluster that makes it: 'liqoctl create nonce' makes it, 'liqoctl get nonce' prints it"),
+	)
 	return cmd
 }
 

@@ -59,7 +59,7 @@ clusters take the same flags with the prefix remote- for the other cluster.`,
 	group(cmd, groupObjects, generateCommand(a), createCommand(a), getCommand(a), deleteCommand(a))
 	group(cmd, groupInstall, installCommand(a), uninstallCommand(a))
 	group(cmd, "", versionCommand(a), completionCommand(a), optionsCommand(a), manCommand())
-	cmd.AddCommand(liqoCommands(a)...)
+	cmd.AddCommand(refusal(a, "move", "it moves volumes between clusters, which Sluice cannot: pods with PersistentVolumeClaims stay here; 'liqoctl offload namespace --help' tells which pods go"))
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	help := helpCommand()
 	group(cmd, "", help)
