@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sluice-net/sluice/admin/access"
@@ -119,7 +121,7 @@ func (c *creation) run(ctx context.Context, in *access.Cluster, obj client.Objec
 			return err
 		}
 		c.console.Info(c.kind.sentence() + " already exists, as it should be")
-	case apierrors.IsNotFound(err) && kindOfStatus(err) == "namespaces":
+	case apierrors.IsNotFound(err) && statusDetails(err).Kind == "namespaces":
 		return in.Errorf("create %s: there is no namespace %q: create it, or choose another one with -n", what, obj.GetNamespace())
 	default:
 		return in.Explain("create "+what, err)
@@ -130,13 +132,13 @@ func (c *creation) run(ctx context.Context, in *access.Cluster, obj client.Objec
 	return c.app.await(ctx, in, c.kind, client.ObjectKeyFromObject(obj), c.timeout)
 }
 
-// kindOfStatus is the kind of objects that an error of an API server is about.
-func kindOfStatus(err error) string {
+// statusDetails say what an error of an API server is about.
+func statusDetails(err error) (d metav1.StatusDetails) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
-		return status.Status().Details.Kind
+		d = *status.Status().Details
 	}
-	return ""
+	return d
 }
 
 // compare fails if what exists is not what is wanted.
@@ -189,29 +191,14 @@ const pollInterval = 500 * time.Millisecond
 func poll(ctx context.Context, timeout time.Duration, done func(context.Context) (bool, error)) (late bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		ok, err := done(limited)
-		if limited.Err() != nil { // whatever was asked last has failed because of it
-			return ctx.Err() == nil, interrupted(ctx)
-		}
-		if ok || err != nil {
-			return false, err
-		}
-		select {
-		case <-limited.Done():
-			return ctx.Err() == nil, interrupted(ctx)
-		case <-tick.C:
-		}
+	err = wait.PollUntilContextCancel(limited, pollInterval, true, done)
+	switch { // whatever was asked last has failed because of an end of ctx or of the time
+	case ctx.Err() != nil:
+		return false, errInterrupted
+	case limited.Err() != nil:
+		return true, nil
 	}
+	return false, err
 }
 
 var errInterrupted = errors.New("interrupted while waiting; what was done stays, and the same command continues from there")
-
-func interrupted(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return errInterrupted
-	}
-	return nil
-}

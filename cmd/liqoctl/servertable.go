@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -45,7 +44,7 @@ func (t *serverTable) list(ctx context.Context, in *access.Cluster, k *kind, nam
 // get reads one object.
 func (t *serverTable) get(ctx context.Context, in *access.Cluster, k *kind, key client.ObjectKey) error {
 	_, err := t.add(in.Clientset.Discovery().RESTClient().Get().AbsPath(k.path(key.Namespace), key.Name).SetHeader("Accept", asTable).Do(ctx))
-	if apierrors.IsNotFound(err) && isStatusOf(err, key.Name) {
+	if apierrors.IsNotFound(err) && statusDetails(err).Name == key.Name { // the object, not its kind
 		return in.Errorf("%s does not exist: 'liqoctl get %s -A' lists all of them", k.of(key), k.plural)
 	}
 	if err != nil {
@@ -70,12 +69,6 @@ func (t *serverTable) add(answer rest.Result) (more string, err error) {
 	}
 	t.definitions, t.rows = page.ColumnDefinitions, append(t.rows, page.Rows...)
 	return page.Continue, nil
-}
-
-// isStatusOf tells whether an error is about the object, not about its kind.
-func isStatusOf(err error, name string) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == name
 }
 
 func explainTable(in *access.Cluster, doing string, err error) error {
