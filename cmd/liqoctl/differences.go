@@ -6,6 +6,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // objectDifferences lists where an object is not as wanted: "spec.mtu is 1400, not
@@ -13,34 +16,19 @@ import (
 func objectDifferences(wanted, actual map[string]any) []string {
 	var diff []string
 	for _, path := range [][]string{{"metadata", "labels"}, {"metadata", "annotations"}, {"spec"}} {
-		w, a := any(wanted), any(actual)
-		name := ""
-		for _, key := range path {
-			w, a = field(w, key), field(a, key)
-			name = dotted(name, key)
-		}
-		diff = append(diff, differences(name, w, a)...)
+		w, _, _ := unstructured.NestedFieldNoCopy(wanted, path...)
+		a, _, _ := unstructured.NestedFieldNoCopy(actual, path...)
+		diff = append(diff, differences(strings.Join(path, "."), w, a)...)
 	}
 	return diff
-}
-
-func field(v any, key string) any {
-	m, _ := v.(map[string]any)
-	return m[key]
-}
-
-func dotted(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }
 
 func differences(path string, wanted, actual any) []string {
 	if w, ok := wanted.(map[string]any); ok {
 		var diff []string
+		a, _ := actual.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(w)) {
-			diff = append(diff, differences(dotted(path, key), w[key], field(actual, key))...)
+			diff = append(diff, differences(path+"."+key, w[key], a[key])...)
 		}
 		return diff
 	}
