@@ -81,14 +81,8 @@ func doctorTone(s doctor.Status, text string) string {
 // aboutFinding says what a finding is about: "keys (local), PublicKey a/b".
 func aboutFinding(f *doctor.Finding) string {
 	text := doctor.Title(f.Check)
-	var where []string
-	if f.Cluster != "" {
-		where = append(where, f.Cluster)
-	} else if f.Peer != "" {
-		where = append(where, f.Peer)
-	}
-	if len(where) > 0 {
-		text += " (" + strings.Join(where, ", ") + ")"
+	if where := cmp.Or(f.Cluster, f.Peer); where != "" {
+		text += " (" + where + ")"
 	}
 	if f.Object != "" {
 		text += ", " + f.Object

@@ -47,7 +47,7 @@ func (a *app) answers(ctx context.Context, c *access.Cluster) error {
 	}
 	if noAPIServer(err) {
 		return unreached(c, err, fmt.Sprintf("the server at %s is not a Kubernetes API server, or is older than 1.28", c.Config.Host),
-			fmt.Sprintf("check --%skubeconfig (%s)", a.prefixOf(c), c.Origin))
+			fmt.Sprintf("check %s (%s)", c.Flag("kubeconfig"), c.Origin))
 	}
 	return c.Explain("reach the cluster", err)
 }
@@ -67,21 +67,12 @@ func noAPIServer(err error) bool {
 	return !errors.As(err, &notSent)
 }
 
-// prefixOf is that of the flags for a cluster.
-func (a *app) prefixOf(c *access.Cluster) string {
-	if c.Name == access.Remote {
-		return a.remote.prefix
-	}
-	return a.local.prefix
-}
-
 // warnings shows what an API server remarks on a request: each remark once.
 type warnings struct {
 	flags *clusterFlags
 	warn  func(string)
 
-	mu   sync.Mutex
-	seen map[string]bool
+	seen sync.Map // of texts
 }
 
 // HandleWarningHeader implements rest.WarningHandler.
@@ -92,14 +83,7 @@ func (w *warnings) HandleWarningHeader(code int, _, text string) {
 	if w.flags.name != "" {
 		text = "(" + w.flags.name + ") " + text
 	}
-	w.mu.Lock()
-	seen := w.seen[text]
-	if w.seen == nil {
-		w.seen = map[string]bool{}
-	}
-	w.seen[text] = true
-	w.mu.Unlock()
-	if !seen {
+	if _, seen := w.seen.LoadOrStore(text, true); !seen {
 		w.warn(text)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -145,15 +144,13 @@ func (t *networkTest) connect(ctx context.Context) ([]*access.Cluster, error) {
 	if len(flags) < 2 {
 		return nil, errors.New("no remote cluster given: name it with --remote-kubeconfig or --remote-context, or several with -p")
 	}
-	clusters := make([]*access.Cluster, len(flags))
-	errs := make([]error, len(flags))
-	var wg sync.WaitGroup
-	for i, f := range flags {
-		if clusters[i], errs[i] = f.connect(); errs[i] == nil {
-			wg.Go(func() { errs[i] = t.reach(ctx, clusters[i]) })
+	clusters, errs := access.Parallel(flags, len(flags), func(f *clusterFlags) (*access.Cluster, error) {
+		c, err := f.connect()
+		if err != nil {
+			return nil, err
 		}
-	}
-	wg.Wait()
+		return c, t.reach(ctx, c)
+	})
 	t.console.Close()
 	return clusters, errors.Join(errs...)
 }
