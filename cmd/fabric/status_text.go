@@ -87,14 +87,7 @@ func (w statusWriter) lines(prefix string, list []string) {
 	for _, line := range shown {
 		w.Line("%s%s", prefix, line)
 	}
-	w.more(hidden)
-}
-
-// more says how many lines are left out.
-func (w statusWriter) more(hidden int) {
-	if hidden > 0 {
-		w.Line("... %d more, shown by -a", hidden)
-	}
+	w.More(hidden)
 }
 
 func (w statusWriter) summary(r report) {
@@ -221,7 +214,7 @@ func (w statusWriter) tunnels(ts []fabric.TunnelState) {
 		w.Row(t.Name, owner(t), t.Kind, t.VNI, netip.AddrPortFrom(t.Gateway, t.Port), from, addr(t.Address), addr(t.GatewayAddress), t.MTU, t.Status, w.Ago(t.LastSeen),
 			daemon.Size(t.TxBytes), t.TxPackets, daemon.Size(t.RxBytes), t.RxPackets, t.TxDropped+t.RxDropped)
 	}
-	w.more(hidden)
+	w.More(hidden)
 	var problems []string
 	for _, t := range ts { // hidden or not
 		if t.Problem != "" {
@@ -310,7 +303,7 @@ func (w statusWriter) userspace(s *tunlink.Status) {
 			w.Line("  BROKEN: %s", t.Broken)
 		}
 	}
-	w.more(hidden)
+	w.More(hidden)
 	w.Title("DROPS", "REASON", "PACKETS")
 	none := true
 	drops := func(of string, m map[string]uint64) {

@@ -129,9 +129,6 @@ func parseDropsFlags(args []string, stdout io.Writer) (o dropsOptions, err error
 	if o.reasons, err = drops.ParseFilter(*reasons); err != nil {
 		return o, daemon.Usagef("--reason: %w", err)
 	}
-	o.json = *output == "json"
-	if !o.json && *output != "text" {
-		return o, daemon.Usagef("-o: %q is neither text nor json", *output)
-	}
-	return o, nil
+	o.json, err = daemon.JSONOutput(*output)
+	return o, err
 }

@@ -151,9 +151,9 @@ func parseFilterFlags(args []string, stdout io.Writer) (o filterOptions, err err
 	if !o.query.Src.IsValid() || !o.query.Dst.IsValid() {
 		return o, daemon.Usagef("--from and --to are missing: give both, as IP:port")
 	}
-	o.query.Egress, o.json = !*ingress, *output == "json"
-	if !o.json && *output != "text" {
-		return o, daemon.Usagef("-o: %q is neither text nor json", *output)
+	o.query.Egress = !*ingress
+	if o.json, err = daemon.JSONOutput(*output); err != nil {
+		return o, err
 	}
 	o.query.Way.Src, o.query.Way.Dst = o.query.Src.Addr(), o.query.Dst.Addr()
 	for _, then := range []struct {

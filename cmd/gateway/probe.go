@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -68,8 +67,7 @@ func probeCommand(ctx context.Context, args []string, stdout, _ io.Writer) error
 	return cmp.Or(err, r.err())
 }
 
-func parseProbeFlags(args []string, stdout io.Writer) (probeOptions, error) {
-	var o probeOptions
+func parseProbeFlags(args []string, stdout io.Writer) (o probeOptions, err error) {
 	fs := daemon.NewFlagSet("gateway probe", nil)
 	fs.IntSliceVar(&o.probe.Sizes, "size", nil, "`BYTES` of the packets, separated by commas (default: 100 and the MTU)")
 	fs.IntVarP(&o.probe.Count, "count", "c", 5, "`number` of packets of each size")
@@ -80,10 +78,9 @@ func parseProbeFlags(args []string, stdout io.Writer) (probeOptions, error) {
 	if err := daemon.Parse(fs, args, stdout, probeHead, probeTail); err != nil {
 		return o, err
 	}
-	if !slices.Contains([]string{"text", "json"}, *output) {
-		return o, daemon.Usagef("-o: %q is neither text nor json", *output)
+	if o.json, err = daemon.JSONOutput(*output); err != nil {
+		return o, err
 	}
-	o.json = *output == "json"
 	return o, daemon.AsUsage(o.probe.validate())
 }
 

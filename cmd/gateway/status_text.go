@@ -140,9 +140,7 @@ func (w statusWriter) services(s *services.Status, all bool) {
 	for _, of := range imported {
 		w.Row(of.Name, fmt.Sprintf("%s, endpoints: %d", of.Type, of.Endpoints))
 	}
-	if hidden+more > 0 {
-		w.Line("... %d more, shown by -a", hidden+more)
-	}
+	w.More(hidden + more)
 }
 
 func mtuText(r report) string {
@@ -257,9 +255,7 @@ func (w statusWriter) routes(routes []dataplane.Route, all bool) {
 	for _, r := range shown {
 		w.Row(r.Dst, r.Node)
 	}
-	if hidden > 0 {
-		w.Line("... %d more, shown by -a", hidden)
-	}
+	w.More(hidden)
 }
 
 func (w statusWriter) traffic(s dataplane.Status) {

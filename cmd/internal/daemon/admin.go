@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // AdminSocketText explains AdminSockets.
@@ -36,7 +38,7 @@ func (p Program) AdminSockets() (paths []string) {
 // socketDirs are the folders of AdminSockets. A runtime directory that cannot be
 // used, as after su, is passed over.
 func socketDirs() (dirs []string) {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && writable(dir) {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
 		dirs = append(dirs, filepath.Join(dir, "sluice"))
 	}
 	return append(dirs, "/run/sluice", filepath.Join(os.TempDir(), fmt.Sprintf("sluice-%d", os.Getuid())))
@@ -147,12 +149,6 @@ type servedError struct{ program Program }
 
 func (e servedError) Error() string {
 	return fmt.Sprintf("another %s serves it: give this one its own with --admin-socket", e.program)
-}
-
-// writable tells whether we may create files in dir.
-func writable(dir string) bool {
-	const writeAndSearch = 2 | 1 // W_OK | X_OK
-	return syscall.Access(dir, writeAndSearch) == nil
 }
 
 // cause drops operation and address, which the caller's message names better.

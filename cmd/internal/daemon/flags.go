@@ -212,6 +212,15 @@ func LogVar(fs *pflag.FlagSet, to *Log) {
 	})
 }
 
+// JSONOutput tells whether the value of -o is json, and not text.
+func JSONOutput(output string) (bool, error) {
+	isJSON, err := textOrJSON(output)
+	if err != nil {
+		return false, Usagef("-o: %w", err)
+	}
+	return isJSON, nil
+}
+
 func textOrJSON(s string) (isJSON bool, err error) {
 	switch s {
 	case "text":

@@ -36,10 +36,8 @@ func (p Program) ParseStatusFlags(args []string, stdout io.Writer, head, tail, a
 		return o, err
 	}
 	var err error
-	if o.JSON, err = textOrJSON(*output); err != nil {
-		return o, Usagef("-o: %w", err)
-	}
-	return o, nil
+	o.JSON, err = JSONOutput(*output)
+	return o, err
 }
 
 // ShowStatus asks a running program for its status, a value of type R as JSON,
@@ -116,6 +114,13 @@ func (t Text) Age(x time.Time) string {
 		return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 	}
 	return fmt.Sprintf("%d days", d/(24*time.Hour))
+}
+
+// More says how many lines text output hides.
+func (t Text) More(hidden int) {
+	if hidden > 0 {
+		t.Line("... %d more, shown by -a", hidden)
+	}
 }
 
 // Shown returns the first items that text output shows, and how many it hides.
