@@ -204,22 +204,17 @@ func (g *gateway) openServices() error {
 // openServers opens the listeners for people and machines that look in.
 func (g *gateway) openServers() (err error) {
 	g.servers, err = program.Listen(&g.options.listen, daemon.Pages{
-		Status:  func() any { return g.report() },
-		Admin:   g.adminPages(),
+		Status: func() any { return g.report() },
+		Admin: map[string]http.Handler{ // what the commands besides status ask for
+			"GET " + capturePath: http.HandlerFunc(g.serveCapture),
+			"GET " + dropsPath:   http.HandlerFunc(g.serveDrops),
+			"GET " + filterPath:  http.HandlerFunc(g.serveFilter),
+			"GET " + probePath:   http.HandlerFunc(g.serveProbe),
+		},
 		Metrics: daemon.MetricsHandler(metricsOf(g.report), g.latency),
 		Ready:   g.ready,
 	}, g.log)
 	return err
-}
-
-// adminPages are what the commands besides status ask for.
-func (g *gateway) adminPages() map[string]http.Handler {
-	return map[string]http.Handler{
-		"GET " + capturePath: http.HandlerFunc(g.serveCapture),
-		"GET " + dropsPath:   http.HandlerFunc(g.serveDrops),
-		"GET " + filterPath:  http.HandlerFunc(g.serveFilter),
-		"GET " + probePath:   http.HandlerFunc(g.serveProbe),
-	}
 }
 
 // close releases what a gateway has opened that does not run.

@@ -20,21 +20,13 @@ const driver = "wireguard"
 // peerFamilies have the names, units and labels that Liqo's have.
 var peerFamilies = []daemon.Metric[report]{
 	daemon.Counter("liqo_peer_receive_bytes_total", "Bytes received from the peer, WireGuard messages as a whole.",
-		func(r report, emit daemon.Emit) {
-			emit(float64(r.DataPlane.Tunnel.Total().RxBytes), driver, r.Sync.Gateway.ClusterID)
-		}, "driver", "cluster_id"),
+		ofPeer(func(r report) float64 { return float64(r.DataPlane.Tunnel.Total().RxBytes) }), "driver", "cluster_id"),
 	daemon.Counter("liqo_peer_transmit_bytes_total", "Bytes sent to the peer, WireGuard messages as a whole.",
-		func(r report, emit daemon.Emit) {
-			emit(float64(r.DataPlane.Tunnel.Total().TxBytes), driver, r.Sync.Gateway.ClusterID)
-		}, "driver", "cluster_id"),
+		ofPeer(func(r report) float64 { return float64(r.DataPlane.Tunnel.Total().TxBytes) }), "driver", "cluster_id"),
 	daemon.Gauge("liqo_peer_latency_us", "Last round trip of the health ping, in microseconds; 0 when there is none.",
-		func(r report, emit daemon.Emit) {
-			emit(float64(r.Sync.Peer.Latency.Microseconds()), driver, r.Sync.Gateway.ClusterID)
-		}, "driver", "cluster_id"),
+		ofPeer(func(r report) float64 { return float64(r.Sync.Peer.Latency.Microseconds()) }), "driver", "cluster_id"),
 	daemon.Gauge("liqo_peer_is_connected", "1 while the peer answers the health ping.",
-		func(r report, emit daemon.Emit) {
-			emit(daemon.Bool(r.Sync.Peer.Value == networkingv1beta1.Connected), driver, r.Sync.Gateway.ClusterID)
-		}, "driver", "cluster_id"),
+		ofPeer(func(r report) float64 { return daemon.Bool(r.Sync.Peer.Value == networkingv1beta1.Connected) }), "driver", "cluster_id"),
 	daemon.Gauge("liqo_wireguard_implementation", "1 for the implementation of WireGuard in use.",
 		func(_ report, emit daemon.Emit) { emit(1, driver, "userspace") }, "driver", "implementation"),
 }
@@ -128,31 +120,28 @@ var ownFamilies = []daemon.Metric[report]{
 	daemon.Gauge("sluice_ignored_objects", "Objects of the cluster that cannot be used and were left out.",
 		func(r report, emit daemon.Emit) { emit(float64(len(r.Sync.Ignored))) }),
 	daemon.Gauge("sluice_api_connected", "1 while the API server answers; absent outside of clusters.",
-		func(r report, emit daemon.Emit) {
-			if r.Cluster != nil {
-				emit(daemon.Bool(r.Cluster.API.Connected))
-			}
-		}),
+		inCluster(func(r report) bool { return r.Cluster.API.Connected })),
 	daemon.Gauge("sluice_config_kept", "1 while the objects in force are those kept over a restart, as the API server has not answered since then; absent outside of clusters.",
-		func(r report, emit daemon.Emit) {
-			if r.Cluster != nil {
-				emit(daemon.Bool(!r.Sync.Kept.IsZero()))
-			}
-		}),
+		inCluster(func(r report) bool { return !r.Sync.Kept.IsZero() })),
 	daemon.Gauge("sluice_leader", "1 while this replica carries the traffic, 0 while it stands by; absent outside of clusters.",
-		func(r report, emit daemon.Emit) {
-			if r.Cluster != nil {
-				emit(daemon.Bool(r.Sync.Role == control.RoleActive))
-			}
-		}),
+		inCluster(func(r report) bool { return r.Sync.Role == control.RoleActive })),
 	daemon.Gauge("sluice_lead_unconfirmed", "1 while this replica leads, as far as it knows, and sends pings only, as neither the API server nor the peer says so.",
-		func(r report, emit daemon.Emit) {
-			if r.Cluster != nil {
-				emit(daemon.Bool(r.DataPlane.Tunnel.Unconfirmed))
-			}
-		}),
+		inCluster(func(r report) bool { return r.DataPlane.Tunnel.Unconfirmed })),
 	daemon.Gauge("sluice_start_time_seconds", "When the gateway started, in seconds since 1970.",
 		func(r report, emit daemon.Emit) { emit(float64(r.Started.UnixMilli()) / 1000) }),
+}
+
+func ofPeer(of func(report) float64) func(report, daemon.Emit) {
+	return func(r report, emit daemon.Emit) { emit(of(r), driver, r.Sync.Gateway.ClusterID) }
+}
+
+// inCluster emits a switch that only a gateway in a cluster has.
+func inCluster(of func(report) bool) func(report, daemon.Emit) {
+	return func(r report, emit daemon.Emit) {
+		if r.Cluster != nil {
+			emit(daemon.Bool(of(r)))
+		}
+	}
 }
 
 func eachDirection(of func(dataplane.DirectionStatus) uint64) func(report, daemon.Emit) {
