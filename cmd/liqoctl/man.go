@@ -40,10 +40,8 @@ func manCommand() *cobra.Command {
 // manCommands are those that have a page: all that the help shows.
 func manCommands(root *cobra.Command) (all []*cobra.Command) {
 	all = append(all, root)
-	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() {
-			all = append(all, manCommands(c)...)
-		}
+	for _, c := range available(root) {
+		all = append(all, manCommands(c)...)
 	}
 	return all
 }
@@ -92,12 +90,10 @@ func manPage(cmd *cobra.Command) string {
 	}
 	if cmd.HasAvailableSubCommands() {
 		macro("SH", "COMMANDS")
-		for _, c := range cmd.Commands() {
-			if c.IsAvailableCommand() {
-				macro("TP")
-				macro("B", c.Name())
-				b.WriteString(roff(c.Short) + "\n")
-			}
+		for _, c := range available(cmd) {
+			macro("TP")
+			macro("B", c.Name())
+			b.WriteString(roff(c.Short) + "\n")
 		}
 	}
 	cmd.InitDefaultHelpFlag()
@@ -128,14 +124,9 @@ func manReferences(cmd *cobra.Command) []string {
 			near = append(near, cmd.Parent())
 		}
 	}
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			near = append(near, c)
-		}
-	}
-	names := make([]string, len(near))
-	for i, c := range near {
-		names[i] = fmt.Sprintf("%s(1)", manName(c))
+	var names []string
+	for _, c := range append(near, available(cmd)...) {
+		names = append(names, manName(c)+"(1)")
 	}
 	return names
 }

@@ -120,10 +120,8 @@ func helpCommand() *cobra.Command {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			var names []string
-			for _, c := range about.Commands() {
-				if c.IsAvailableCommand() {
-					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
-				}
+			for _, c := range available(about) {
+				names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},

@@ -162,6 +162,11 @@ func (a *app) finish(root *cobra.Command) {
 	})
 }
 
+// available are the commands below one that the help shows.
+func available(cmd *cobra.Command) []*cobra.Command {
+	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
+}
+
 func each(cmd *cobra.Command, do func(*cobra.Command)) {
 	do(cmd)
 	for _, c := range cmd.Commands() {
