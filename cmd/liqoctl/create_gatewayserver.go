@@ -55,18 +55,13 @@ GatewayClient must reach. Its status shows the address and the port.`,
 			return err
 		}
 		o.MTU = cmp.Or(g.mtu, installed.Gateway.MTU)
-		completeServer(o, installed)
+		o.ServiceType = cmp.Or(o.ServiceType, installed.Gateway.ServerServiceType)
+		if len(o.Ports) == 0 {
+			o.Ports = []int32{installed.Gateway.ServerServicePort}
+		}
 		return c.run(cmd.Context(), in, peering.NewGatewayServer(c.metadata(args[0], in.Namespace), *o))
 	}
 	return cmd
-}
-
-// completeServer puts the installation's defaults where the user said nothing.
-func completeServer(o *peering.ServerOptions, installed access.Installation) {
-	o.ServiceType = cmp.Or(o.ServiceType, installed.Gateway.ServerServiceType)
-	if len(o.Ports) == 0 {
-		o.Ports = []int32{installed.Gateway.ServerServicePort}
-	}
 }
 
 func serviceTypes() []string {

@@ -45,7 +45,11 @@ func getKindCommand(a *app, k *kind) *cobra.Command {
 		Example: fmt.Sprintf("  liqoctl get %s -A -o wide\n  liqoctl get %[1]s -n liqo-tenant-milan milan -o yaml", k.plural),
 	}
 	cmd.ValidArgsFunction = completeNames(a, k)
-	q.addFlags(cmd)
+	q.out = q.outputFlag(cmd, formatWide, formatYAML, formatJSON, formatName)
+	fs := cmd.Flags()
+	fs.BoolVarP(&q.all, "all-namespaces", "A", false, "list the objects of all namespaces")
+	fs.StringVarP(&q.selector, "selector", "l", "", "only objects with these `LABELS`: key=value,...")
+	fs.StringVar(&q.remoteClusterID, "remote-cluster-id", "", "only objects about the cluster with this `ID`")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if len(names) > 0 && (q.all || q.selector != "") {
 			return fmt.Errorf("names cannot be combined with --all-namespaces or --selector")
@@ -70,14 +74,6 @@ type query struct {
 	all             bool
 	selector        string
 	remoteClusterID string
-}
-
-func (q *query) addFlags(cmd *cobra.Command) {
-	q.out = q.outputFlag(cmd, formatWide, formatYAML, formatJSON, formatName)
-	fs := cmd.Flags()
-	fs.BoolVarP(&q.all, "all-namespaces", "A", false, "list the objects of all namespaces")
-	fs.StringVarP(&q.selector, "selector", "l", "", "only objects with these `LABELS`: key=value,...")
-	fs.StringVar(&q.remoteClusterID, "remote-cluster-id", "", "only objects about the cluster with this `ID`")
 }
 
 // labels are those that objects must have.

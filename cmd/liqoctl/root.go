@@ -52,7 +52,9 @@ clusters take the same flags with the prefix remote- for the other cluster.`,
 	)
 	info := infoCommand(a)
 	info.Aliases = append(info.Aliases, "status") // as it was called first
-	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a), exposeCommand(a), info, consoleCommand(a), testCommand(a), supportCommand(a))
+	support := parent("support", "Collect data for a problem report",
+		"Collect data for a problem report. Nothing is changed, and nothing leaves this machine.", supportBundleCommand(a))
+	group(cmd, groupNetwork, networkCommand(a), peerCommand(a), unpeerCommand(a), authenticateCommand(a), unauthenticateCommand(a), forceCommand(a), exposeCommand(a), info, consoleCommand(a), testCommand(a), support)
 	group(cmd, groupAllow, changeCommands(a)...)
 	group(cmd, groupOffload, offloadCommands(a)...)
 	group(cmd, groupOffload, serviceCommands(a)...)

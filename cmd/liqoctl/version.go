@@ -31,7 +31,7 @@ If the cluster cannot be reached, the command prints a warning and still succeed
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "print only the version of this program")
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		v := versions{Client: thisClient()}
+		v := versions{Client: clientInfo{Version: clientVersion(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}}
 		if !clientOnly {
 			installed, err := a.installedVersion(cmd.Context())
 			if err != nil {
@@ -66,10 +66,6 @@ type clientInfo struct {
 type serverInfo struct {
 	Version string `json:"version"`
 	Image   string `json:"image"`
-}
-
-func thisClient() clientInfo {
-	return clientInfo{Version: clientVersion(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // clientVersion is the version that this program was built as.
