@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,8 +77,5 @@ var formerNames = map[string]string{
 
 // currentName has the former names of flags mean what the flags are called now.
 func currentName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	if now, ok := formerNames[name]; ok {
-		name = now
-	}
-	return pflag.NormalizedName(name)
+	return pflag.NormalizedName(cmp.Or(formerNames[name], name))
 }

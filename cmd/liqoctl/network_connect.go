@@ -136,14 +136,12 @@ type connectFlags struct {
 	client             peering.ClientFlags
 	mtu                int
 	disableSharingKeys bool
-	given              func(flag string) bool
 }
 
 // addGateways adds the flags of the gateways.
 func (f *connectFlags) addGateways(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SetNormalizeFunc(currentName)
-	f.given = fs.Changed
 	addTemplate(fs, "gw-server", &f.server.Template, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
 	fs.StringVar(&f.serviceType, "gw-server-service-type", "", "`TYPE` of the gateway server's Service: LoadBalancer, NodePort or ClusterIP (default that of the installation, LoadBalancer)")
 	portsFlag(fs, &f.server.Ports, "gw-server-service-port", "`PORT` of the gateway server's Service; several separated by commas are as many tunnels (default that of the installation, 51840)")
@@ -188,7 +186,7 @@ func (f *connectFlags) zeros() error {
 		{"gw-client-port", len(f.client.Ports) == 0, "from 1 to 65535"},
 		{"mtu", f.mtu == 0, fmt.Sprintf("from %d to %d", peering.MinMTU, peering.MaxMTU)},
 	} {
-		if n.zero && f.given(n.flag) {
+		if n.zero && f.set.Changed(n.flag) {
 			errs = append(errs, fmt.Errorf("--%s 0: must be %s", n.flag, n.bound))
 		}
 	}

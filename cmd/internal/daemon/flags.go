@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,10 +36,7 @@ func NewFlagSet(name string, aliases map[string]string) *pflag.FlagSet {
 	fs.SortFlags = false
 	fs.SetOutput(io.Discard) // messages are ours
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if our, ok := aliases[name]; ok {
-			name = our
-		}
-		return pflag.NormalizedName(name)
+		return pflag.NormalizedName(cmp.Or(aliases[name], name))
 	})
 	fs.Usage = func() {}
 	return fs
