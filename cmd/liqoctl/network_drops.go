@@ -146,7 +146,8 @@ func (r *dropsRun) sources(ctx context.Context, ids []string) (sources []dropsSo
 		if err != nil {
 			return nil, nil, err
 		}
-		return sources, errs, errors.Join(add(c, ids))
+		err = add(c, ids)
+		return sources, errs, err
 	}
 	clusters, failed, err := r.either(ctx)
 	if err != nil {
