@@ -21,19 +21,18 @@ then shows the CIDRs by which this cluster reaches them.
     --pod-cidr 10.243.0.0/16 --external-cidr 10.70.0.0/16 --wait`,
 	}
 	c := newCreation(a, kindConfiguration, cmd)
-	var pod, external []string
-	cmd.Flags().StringSliceVar(&pod, "pod-cidr", nil, "pod `CIDR` of the other cluster; may be repeated")
-	cmd.Flags().StringSliceVar(&external, "external-cidr", nil, "external `CIDR` of the other cluster, for addresses that are not pods'; may be repeated")
+	pod := cmd.Flags().StringSlice("pod-cidr", nil, "pod `CIDR` of the other cluster; may be repeated")
+	external := cmd.Flags().StringSlice("external-cidr", nil, "external `CIDR` of the other cluster, for addresses that are not pods'; may be repeated")
 	require(cmd, "pod-cidr", "external-cidr")
 	liqo := addForLiqo(cmd, "write CIDRs as lists, for a cluster in which Liqo runs (default: if it does; with -o the cluster is not asked)")
 	c.addWait(cmd, "it is known by which CIDRs the other cluster is reached")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var remote networkingv1beta1.ClusterConfig
 		var err error
-		if remote.CIDR.Pod, err = cidrs("pod-cidr", pod); err != nil {
+		if remote.CIDR.Pod, err = cidrs("pod-cidr", *pod); err != nil {
 			return err
 		}
-		if remote.CIDR.External, err = cidrs("external-cidr", external); err != nil {
+		if remote.CIDR.External, err = cidrs("external-cidr", *external); err != nil {
 			return err
 		}
 		if c.out.given() {

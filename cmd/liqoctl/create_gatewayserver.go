@@ -27,8 +27,7 @@ GatewayClient must reach. Its status shows the address and the port.`,
 	o := &peering.ServerOptions{}
 	g.add(cmd, peering.DefaultServerTemplateType, peering.DefaultServerTemplateName)
 	fs := cmd.Flags()
-	var exposed string
-	fs.StringVar(&exposed, "service-type", "", "`TYPE` of the Service: LoadBalancer, NodePort or ClusterIP (default that of the installation, LoadBalancer)")
+	exposed := fs.String("service-type", "", "`TYPE` of the Service: LoadBalancer, NodePort or ClusterIP (default that of the installation, LoadBalancer)")
 	portsFlag(fs, &o.Ports, "port", "`PORT` of the Service; several separated by commas are as many tunnels (default that of the installation, 51840)")
 	portsFlag(fs, &o.NodePorts, "node-port", "node `PORT` of a Service of type NodePort, one for each tunnel (default any free one)")
 	fs.StringVar(&o.LoadBalancerIP, "load-balancer-ip", "", "`ADDRESS` to request for a Service of type LoadBalancer (default any)")
@@ -36,7 +35,7 @@ GatewayClient must reach. Its status shows the address and the port.`,
 	c.addWait(cmd, "the gateway runs, has keys, and an address for the other cluster")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
-		if o.ServiceType, err = serviceType(exposed); err != nil {
+		if o.ServiceType, err = serviceType(*exposed); err != nil {
 			return renamed(err)
 		}
 		flags := peering.Options{MTU: g.mtu, Server: peering.ServerFlags{ServiceType: o.ServiceType, Ports: o.Ports, NodePorts: o.NodePorts, LoadBalancerIP: o.LoadBalancerIP}}

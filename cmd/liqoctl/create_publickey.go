@@ -18,13 +18,12 @@ func createPublicKeyCommand(a *app) *cobra.Command {
     --public-key n2T4fOWskIj28MVKtdDYPttxK4YqcTzqT/HAAwB7mQc=`,
 	}
 	c := newCreation(a, kindPublicKey, cmd)
-	var text string
-	cmd.Flags().StringVar(&text, "public-key", "", "`KEY` of the other cluster's gateway, in base64, as printed by wg pubkey")
+	text := cmd.Flags().String("public-key", "", "`KEY` of the other cluster's gateway, in base64, as printed by wg pubkey")
 	require(cmd, "public-key")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		key, err := base64.StdEncoding.DecodeString(text)
+		key, err := base64.StdEncoding.DecodeString(*text)
 		if err != nil || len(key) != 32 {
-			return fmt.Errorf("--public-key %q: must be 32 bytes in base64, 44 characters", text)
+			return fmt.Errorf("--public-key %q: must be 32 bytes in base64, 44 characters", *text)
 		}
 		if c.out.given() {
 			return c.out.objects(peering.NewPublicKey(c.metadata(args[0], c.offline()), key))

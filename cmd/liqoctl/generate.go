@@ -82,18 +82,16 @@ gateway has its keys.`,
 		Args: cobra.NoArgs,
 	}
 	out := orYAML(a.outputFlag(cmd, formatYAML, formatJSON, formatName))
-	var end, name string
-	var timeout time.Duration
-	cmd.Flags().StringVar(&end, "gateway-type", "", "`TYPE` of this cluster's gateway: server or client")
-	cmd.Flags().StringVar(&name, "gateway-name", "", "`NAME` of this cluster's GatewayServer or GatewayClient")
-	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "`DURATION` to wait for the keys before giving up")
+	end := cmd.Flags().String("gateway-type", "", "`TYPE` of this cluster's gateway: server or client")
+	name := cmd.Flags().String("gateway-name", "", "`NAME` of this cluster's GatewayServer or GatewayClient")
+	timeout := cmd.Flags().Duration("timeout", 2*time.Minute, "`DURATION` to wait for the keys before giving up")
 	require(cmd, "gateway-type", "gateway-name")
 	complete(cmd, "gateway-type", "server", "client")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		types := map[string]networkingv1beta1.ConnectionType{"server": networkingv1beta1.ConnectionServer, "client": networkingv1beta1.ConnectionClient}
-		gatewayType, ok := types[strings.ToLower(end)]
+		gatewayType, ok := types[strings.ToLower(*end)]
 		if !ok {
-			return fmt.Errorf("--gateway-type %q: must be server or client", end)
+			return fmt.Errorf("--gateway-type %q: must be server or client", *end)
 		}
 		in, err := a.one(cmd.Context())
 		if err != nil {
@@ -103,7 +101,7 @@ gateway has its keys.`,
 		if err != nil {
 			return err
 		}
-		key, err := a.awaitKey(cmd.Context(), in, gatewayType, client.ObjectKey{Namespace: in.Namespace, Name: name}, timeout)
+		key, err := a.awaitKey(cmd.Context(), in, gatewayType, client.ObjectKey{Namespace: in.Namespace, Name: *name}, *timeout)
 		if err != nil {
 			return err
 		}

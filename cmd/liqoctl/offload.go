@@ -137,13 +137,11 @@ their namespaces for it, with everything in them. Pods that run there end. The n
 		Example: "  liqoctl unoffload namespace demo",
 	}
 	cmd.ValidArgsFunction = completeNames(a, kindNamespace)
-	var chosen string
-	var timeout time.Duration
-	cmd.Flags().StringVar(&chosen, "ns-selector", "", "`LABELS` of namespaces, instead of their names")
-	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfIdentities, "`DURATION` to wait for the providers before giving up")
-	cmd.Args = func(cmd *cobra.Command, args []string) error { return namesOrSelector(args, chosen) }
+	chosen := cmd.Flags().String("ns-selector", "", "`LABELS` of namespaces, instead of their names")
+	timeout := cmd.Flags().Duration("timeout", timeoutOfIdentities, "`DURATION` to wait for the providers before giving up")
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return namesOrSelector(args, *chosen) }
 	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
-		all, err := namespaces(ctx, in, args, chosen)
+		all, err := namespaces(ctx, in, args, *chosen)
 		if err != nil {
 			return err
 		}
@@ -162,7 +160,7 @@ their namespaces for it, with everything in them. Pods that run there end. The n
 		}
 		var errs []error
 		for _, name := range names {
-			errs = append(errs, peering.Unoffload(ctx, in, name, peering.Options{Timeout: timeout}, a.console.Progress()))
+			errs = append(errs, peering.Unoffload(ctx, in, name, peering.Options{Timeout: *timeout}, a.console.Progress()))
 		}
 		return errors.Join(errs...)
 	})

@@ -55,15 +55,12 @@ Repeat the command to export to other clusters, or without --prefer-local. If no
 		Args:              oneName,
 		ValidArgsFunction: a.completeServices(),
 	}
-	var to []string
-	var preferLocal bool
-	var timeout time.Duration
-	cmd.Flags().StringSliceVar(&to, "to", nil, "`IDS` of the clusters that may use the Service, separated by commas (default: all)")
-	cmd.Flags().BoolVar(&preferLocal, "prefer-local", false, "in this cluster, use endpoints of other clusters only while none of this one is ready")
-	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` to wait for the controller before giving up")
+	to := cmd.Flags().StringSlice("to", nil, "`IDS` of the clusters that may use the Service, separated by commas (default: all)")
+	preferLocal := cmd.Flags().Bool("prefer-local", false, "in this cluster, use endpoints of other clusters only while none of this one is ready")
+	timeout := cmd.Flags().Duration("timeout", timeoutOfExport, "`DURATION` to wait for the controller before giving up")
 	out := a.outputFlag(cmd, formatYAML, formatJSON, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, id := range to {
+		for _, id := range *to {
 			if len(validation.IsDNS1123Label(id)) > 0 {
 				return fmt.Errorf("--to %q: not the ID of a cluster; 'liqoctl get peerings' lists the IDs", id)
 			}
@@ -72,11 +69,11 @@ Repeat the command to export to other clusters, or without --prefer-local. If no
 		if err != nil {
 			return err
 		}
-		object := peering.NewServiceExport(peering.Metadata{Namespace: in.Namespace, Name: args[0], Labels: a.labels, Annotations: a.annotations}, to, preferLocal)
+		object := peering.NewServiceExport(peering.Metadata{Namespace: in.Namespace, Name: args[0], Labels: a.labels, Annotations: a.annotations}, *to, *preferLocal)
 		if out.given() {
 			return out.objects(object)
 		}
-		return peering.Export(cmd.Context(), in, object, peering.Options{Timeout: timeout}, a.console.Progress())
+		return peering.Export(cmd.Context(), in, object, peering.Options{Timeout: *timeout}, a.console.Progress())
 	}
 	return cmd
 }
@@ -91,10 +88,9 @@ connections from other clusters to its endpoints are not cut, but there are no n
 		Args:              oneName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	var timeout time.Duration
-	cmd.Flags().DurationVar(&timeout, "timeout", timeoutOfExport, "`DURATION` to wait before giving up")
+	timeout := cmd.Flags().Duration("timeout", timeoutOfExport, "`DURATION` to wait before giving up")
 	cmd.RunE = a.inOne(func(ctx context.Context, in *access.Cluster, args []string) error {
-		return peering.Unexport(ctx, in, types.NamespacedName{Namespace: in.Namespace, Name: args[0]}, peering.Options{Timeout: timeout}, a.console.Progress())
+		return peering.Unexport(ctx, in, types.NamespacedName{Namespace: in.Namespace, Name: args[0]}, peering.Options{Timeout: *timeout}, a.console.Progress())
 	})
 	return cmd
 }

@@ -17,7 +17,6 @@ import (
 )
 
 func versionCommand(a *app) *cobra.Command {
-	var clientOnly bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of this program and of the installation in the cluster",
@@ -28,11 +27,11 @@ If the cluster cannot be reached, the command prints a warning and still succeed
   liqoctl version --client -o json`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&clientOnly, "client", false, "print only the version of this program")
+	clientOnly := cmd.Flags().Bool("client", false, "print only the version of this program")
 	out := a.outputFlag(cmd, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		v := versions{Client: clientInfo{Version: clientVersion(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}}
-		if !clientOnly {
+		if !*clientOnly {
 			installed, err := a.installedVersion(cmd.Context())
 			if err != nil {
 				a.console.Warn(fmt.Sprintf("the version of the installation is unknown: %v", err))
