@@ -79,7 +79,7 @@ func testDocuments(t *testing.T, w *world) {
 	t.Run("look", func(t *testing.T) {
 		w.connect(t)
 		for _, from := range []struct{ document, section string }{
-			{"quick-start.md", "## 4. Look"},
+			{"quick-start.md", "## 4. Check"},
 			{"troubleshooting.md", "# Troubleshooting"},
 			{"troubleshooting.md", "## Read the status"},
 			{"troubleshooting.md", "## Report a problem"},

@@ -163,7 +163,7 @@ func (n *newcomer) resources(t *testing.T) {
 
 // inspect runs the commands of the quick start that only look.
 func (n *newcomer) inspect(t *testing.T) {
-	n.admin.ok(t, section(t, "quick-start.md", "## 4. Look", "sh")[0])
+	n.admin.ok(t, section(t, "quick-start.md", "## 4. Check", "sh")[0])
 }
 
 // pods has a pod of rome ask one of milan, by its address and by its Service. What answers
