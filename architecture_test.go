@@ -29,7 +29,7 @@ func listedRows(t *testing.T) (listed []string) {
 	return listed
 }
 
-// TestArrows: a room, which is a folder of the top level, imports only rooms above it in the table of ARCHITECTURE.md.
+// TestArrows: a folder of the top level imports only folders above it in the table of ARCHITECTURE.md.
 func TestArrows(t *testing.T) {
 	room := func(rel string) string { top, _, _ := strings.Cut(rel, "/"); return top }
 	var rooms []string
